@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Tombolo, the library behind the one binary: the shells around `tombolo-core`.
+
+pub mod mesh;

@@ -1,1 +1,8 @@
-//! Placeholder.
+//! The pure core of Tombolo: what the words mean and what follows from what.
+//!
+//! Names, exports, merge, conditions, wire formats, evidence, diff. Nothing here performs I/O, reads a clock, draws a
+//! random number or knows a Kubernetes client: time and identity come in as arguments, and equal inputs give equal outputs.
+
+pub mod evidence;
+pub mod names;
+pub mod service;

@@ -1,0 +1,29 @@
+//! Condition types and reasons of ServiceExport and ServiceImport. MCS-API, `pkg/apis/v1beta1`.
+
+/// ServiceExport: whether the export is acceptable at all (`KEP-1645#170`).
+pub const VALID: &str = "Valid";
+/// ServiceExport: whether it can be pulled by other clusters. ServiceImport: whether it can be used.
+pub const READY: &str = "Ready";
+/// ServiceExport: whether clusters disagree on the service (`KEP-1645#140`).
+pub const CONFLICT: &str = "Conflict";
+
+/// `Valid` is true.
+pub const REASON_VALID: &str = "Valid";
+/// `Valid` is false: there is no Service of that name.
+pub const REASON_NO_SERVICE: &str = "NoService";
+/// `Valid` is false: the Service's type cannot be exported (`KEP-1645#53`).
+pub const REASON_INVALID_SERVICE_TYPE: &str = "InvalidServiceType";
+/// `Valid` of an export, `Ready` of an import is false: the namespace is not global. Cilium's.
+pub const REASON_NAMESPACE_NOT_GLOBAL: &str = "NamespaceNotGlobal";
+/// `Ready` is true.
+pub const REASON_READY: &str = "Ready";
+/// `Ready` is false or unknown: in progress.
+pub const REASON_PENDING: &str = "Pending";
+/// `Ready` of an import is false: this cluster has none of its IP families (`KEP-1645#37`).
+pub const REASON_IP_FAMILY_NOT_SUPPORTED: &str = "IPFamilyNotSupported";
+/// `Conflict` is false (`KEP-1645#155`).
+pub const REASON_NO_CONFLICTS: &str = "NoConflicts";
+/// `Conflict` is true: ports differ (`KEP-1645#145`).
+pub const REASON_PORT_CONFLICT: &str = "PortConflict";
+/// `Conflict` is true: one is headless, another is not (`KEP-1645#149`).
+pub const REASON_TYPE_CONFLICT: &str = "TypeConflict";
