@@ -1,3 +1,5 @@
 //! Tombolo, the library behind the one binary: the shells around `tombolo-core`.
 
+pub mod cluster;
 pub mod mesh;
+pub mod queue;

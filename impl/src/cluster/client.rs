@@ -1,0 +1,90 @@
+//! A client for the API server, from a kubeconfig file or from inside a pod, with errors that say what to mend.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use thiserror::Error;
+
+/// How long a connection attempt to the API server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client that could not be made.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The kubeconfig file is missing, unreadable, not YAML, or lacks something.
+    #[error("kubeconfig {}: {source}; expected a readable kubeconfig whose contexts, clusters and users exist; {next}", file.display())]
+    Kubeconfig {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: KubeconfigError,
+        /// What to do.
+        next: &'static str,
+    },
+    /// No file was named and the process does not run in a pod.
+    #[error("no kubeconfig was named and this is not a pod: {source}; pass --kubeconfig FILE")]
+    NotInCluster {
+        /// Why the pod's own configuration could not be read.
+        #[source]
+        source: kube::config::InClusterError,
+    },
+    /// The configuration is readable but no client can be made from it.
+    #[error(
+        "cannot make a client for {server}: {source}; check server, certificate-authority and the user's credentials"
+    )]
+    Client {
+        /// Address of the API server.
+        server: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// Makes a client from a kubeconfig file and one of its contexts, or from the pod's own account when no file is named.
+pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, Error> {
+    let mut config = match kubeconfig {
+        Some(file) => from_file(file, context).await?,
+        None => Config::incluster().map_err(|source| Error::NotInCluster { source })?,
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    let server = config.cluster_url.to_string();
+    Client::try_from(config).map_err(|source| Error::Client { server, source })
+}
+
+async fn from_file(file: &Path, context: Option<&str>) -> Result<Config, Error> {
+    let failed = |source: KubeconfigError| {
+        let next = next_step(&source);
+        Error::Kubeconfig {
+            file: file.to_owned(),
+            source,
+            next,
+        }
+    };
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let kubeconfig = Kubeconfig::read_from(file).map_err(failed)?;
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(failed)
+}
+
+fn next_step(error: &KubeconfigError) -> &'static str {
+    match error {
+        KubeconfigError::CurrentContextNotSet => "set `current-context` or pass --context NAME",
+        KubeconfigError::LoadContext(_) => {
+            "pass the name of a context that is in the file with --context NAME"
+        }
+        KubeconfigError::ReadConfig(..) => "check the path and its permissions",
+        _ => "mend the file, or write it anew with the tool that made it",
+    }
+}

@@ -1,0 +1,6 @@
+//! This process's own cluster: its API server's client and the caches of its objects.
+//!
+//! Reads only. What is written goes through `operator::apply`.
+
+pub mod cache;
+pub mod client;
