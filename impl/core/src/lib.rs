@@ -4,5 +4,6 @@
 //! random number or knows a Kubernetes client: time and identity come in as arguments, and equal inputs give equal outputs.
 
 pub mod evidence;
+pub mod export;
 pub mod names;
 pub mod service;
