@@ -1,5 +1,7 @@
 //! Tombolo, the library behind the one binary: the shells around `tombolo-core`.
 
+pub mod cli;
 pub mod cluster;
 pub mod mesh;
 pub mod queue;
+pub mod telemetry;

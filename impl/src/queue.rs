@@ -130,7 +130,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         let mut state = self.state();
         let failures = state.failures.entry(key.clone()).or_insert(0);
         *failures = failures.saturating_add(1);
-        let delay = backoff(*failures, self.shared.jitter.hash_one((&*key, *failures)));
+        let delay = backoff(*failures, self.shared.jitter.hash_one((key, *failures)));
         state.delayed.insert((Instant::now() + delay, key.clone()));
         state.release(key);
         drop(state);

@@ -78,6 +78,10 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<Config, Error> 
         .map_err(failed)
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum is kube's, and the advice is the same for the rest"
+)]
 fn next_step(error: &KubeconfigError) -> &'static str {
     match error {
         KubeconfigError::CurrentContextNotSet => "set `current-context` or pass --context NAME",

@@ -1,0 +1,187 @@
+//! Flags and their defaults. Help texts are written here and nowhere else.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use jiff::SignedDuration;
+use tombolo_core::names::{ClusterId, ClusterName};
+
+use crate::telemetry::logs::Format;
+
+/// Multi-cluster Services for Kubernetes, compatible with Cilium ClusterMesh.
+#[derive(Debug, Parser)]
+#[command(name = "tombolo", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Level, or directives such as `info,tombolo::mesh=debug`.
+    #[arg(long, global = true, default_value = "info", env = "TOMBOLO_LOG")]
+    pub log_level: String,
+    /// How log lines look.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    pub log_format: Format,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one role of Tombolo until it is told to stop.
+    #[command(subcommand)]
+    Run(Role),
+    /// Print the CustomResourceDefinitions of ServiceExport and ServiceImport as YAML.
+    Crds,
+}
+
+/// The roles.
+#[derive(Debug, Subcommand)]
+pub enum Role {
+    /// Publish this cluster's exports and global services into its etcd.
+    Mesh(MeshArgs),
+    /// Import what the peers publish: ServiceImports, derived Services, EndpointSlices, conditions.
+    Operator(OperatorArgs),
+}
+
+/// What every role needs to know of its own cluster.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig of the cluster; the pod's own account when absent.
+    #[arg(long, env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig; its current context when absent.
+    #[arg(long, requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// Name of this cluster, unique in the mesh: an RFC 1123 label of at most 32 characters.
+    #[arg(long)]
+    pub cluster_name: ClusterName,
+    /// Id of this cluster, unique in the mesh: 1 to 255, or to 511 with --max-connected-clusters 511.
+    #[arg(long)]
+    pub cluster_id: ClusterId,
+    /// Size of the mesh's id space, 255 or 511, equal in all clusters.
+    #[arg(long, default_value_t = 255, value_parser = max_connected_clusters)]
+    pub max_connected_clusters: u32,
+    /// Whether namespaces without the annotation clustermesh.cilium.io/global are global.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub default_global_namespace: bool,
+    /// Address of /livez, /readyz and /metrics.
+    #[arg(long, default_value = "127.0.0.1:9879")]
+    pub health_address: SocketAddr,
+}
+
+/// Flags of `tombolo run mesh`.
+#[derive(Debug, Clone, Args)]
+pub struct MeshArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Endpoints of this cluster's mesh etcd, comma-separated URLs.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        required_unless_present = "etcd_config",
+        conflicts_with = "etcd_config"
+    )]
+    pub etcd_endpoints: Vec<String>,
+    /// File with endpoints and TLS files of this cluster's mesh etcd, in Cilium's format.
+    #[arg(long)]
+    pub etcd_config: Option<PathBuf>,
+    /// Lifetime of the leases under which records are written, for instance `15m`; from 25s to 24h.
+    #[arg(long, default_value = "15m", value_parser = lease_ttl)]
+    pub lease_ttl: Duration,
+}
+
+/// Flags of `tombolo run operator`.
+#[derive(Debug, Clone, Args)]
+pub struct OperatorArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Directory with one file per peer, named as the peer, in Cilium's format.
+    #[arg(long)]
+    pub clustermesh_config: PathBuf,
+    /// Install and upgrade the CRDs at the start; they are never downgraded.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub install_crds: bool,
+}
+
+/// Parses `15m`, `90s`, `1h 30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = "expected a duration such as 90s, 15m or 1h";
+    let signed: SignedDuration = text
+        .parse()
+        .map_err(|error| format!("{expected}: {error}"))?;
+    Duration::try_from(signed).map_err(|_| format!("{expected}, not a negative one"))
+}
+
+/// Parses a lease's lifetime and holds it to the range of Cilium's `--kvstore-lease-ttl`.
+fn lease_ttl(text: &str) -> Result<Duration, String> {
+    let ttl = duration(text)?;
+    let range = Duration::from_secs(25)..=Duration::from_hours(24);
+    if range.contains(&ttl) {
+        Ok(ttl)
+    } else {
+        Err("expected 25s to 24h".to_owned())
+    }
+}
+
+fn max_connected_clusters(text: &str) -> Result<u32, String> {
+    match text {
+        "255" => Ok(255),
+        "511" => Ok(511),
+        _ => Err("expected 255 or 511".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(flags: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(flags.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_flags_say_what_was_expected() {
+        let mesh = "tombolo run mesh --cluster-name a --cluster-id 1 --etcd-endpoints http://x";
+        let cases = [
+            (
+                "tombolo run mesh --cluster-name A --cluster-id 1",
+                "expected 1 to 32 of a-z",
+            ),
+            (
+                "tombolo run mesh --cluster-name a --cluster-id 0",
+                "expected a number from 1 to 511",
+            ),
+            (&format!("{mesh} --lease-ttl 3s"), "expected 25s to 24h"),
+            (
+                &format!("{mesh} --lease-ttl soon"),
+                "expected a duration such as",
+            ),
+            (
+                &format!("{mesh} --max-connected-clusters 300"),
+                "expected 255 or 511",
+            ),
+            (
+                "tombolo run mesh --cluster-name a --cluster-id 1",
+                "--etcd-endpoints",
+            ),
+            (
+                "tombolo run operator --cluster-name a --cluster-id 1",
+                "--clustermesh-config",
+            ),
+        ];
+
+        for (flags, expected) in cases {
+            let error = parse(flags).expect_err(flags);
+            assert!(error.to_string().contains(expected), "{flags}: {error}");
+            assert_eq!(error.exit_code(), 2, "{flags}");
+        }
+    }
+}
