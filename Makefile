@@ -1,0 +1,50 @@
+# Tombolo. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Builds and downloads stay outside the checkout.
+export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
+export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
+
+.PHONY: help setup assets demo test lint conformance bench latency doc ci clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install or name the tools that the build needs
+	@tools/setup
+
+assets: ## build etcd, kube-apiserver, kube-controller-manager, kubectl once, outside the checkout
+	@tools/assets
+
+demo: setup assets ## two real control planes, one mesh: export, import, conflict, partition
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin demo
+
+test: setup assets ## everything this machine can run
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/test
+
+conformance: setup assets ## the conformance cases on two fresh control planes
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo test -p tombolo-conformance
+
+lint: setup ## format, clippy, documentation; warnings are errors
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --workspace --no-deps
+
+bench: setup ## every criterion bench; BENCH_FLAGS=--quick for a short run
+	cargo bench --quiet -p tombolo-benches -- --noplot $(BENCH_FLAGS)
+
+latency: setup assets ## export to import and endpoint to slice between two clusters, release build
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_PROFILE=release cargo run --quiet --release -p tombolo-e2e --bin latency
+
+doc: setup ## API documentation
+	cargo doc --workspace --no-deps
+
+ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests
+	@$(MAKE) --no-print-directory bench BENCH_FLAGS=--quick
+	@$(MAKE) --no-print-directory test
+
+clean: ## remove the cache of builds and binaries
+	rm -rf "$(TOMBOLO_CACHE)"
