@@ -3,6 +3,7 @@
 //! Shared by the product and the conformance suite; holds no behaviour.
 
 pub mod conditions;
+pub mod crds;
 pub mod keys;
 pub mod v1beta1;
 
