@@ -3,7 +3,14 @@
 //! Names, exports, merge, conditions, wire formats, evidence, diff. Nothing here performs I/O, reads a clock, draws a
 //! random number or knows a Kubernetes client: time and identity come in as arguments, and equal inputs give equal outputs.
 
+pub mod conditions;
+pub mod diff;
 pub mod evidence;
 pub mod export;
+pub mod families;
+pub mod merge;
 pub mod names;
 pub mod service;
+
+#[cfg(test)]
+mod testkit;

@@ -1,0 +1,195 @@
+//! Rule: the service has the union of all ports (`KEP-1645#145`); of two definitions that cannot both stand, the older one
+//! does (`KEP-1645#147`, `KEP-1645#148`).
+//!
+//! Ports are matched by name first, then by number and protocol. A definition that was taken never changes because of a
+//! younger export. Port lists that differ are a conflict even when the union holds all of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use super::{Conflict, ConflictReason, disagreement::shorten};
+use crate::{
+    names::PortName,
+    service::{ExportSpec, Protocol, ServicePort},
+};
+
+/// Most disputes that a message spells out.
+const SENTENCES_MAX: usize = 16;
+
+/// The union of ports in order of precedence, and the conflict over them, if there is one.
+pub(super) fn merge(ordered: &[&ExportSpec]) -> (Vec<ServicePort>, Option<Conflict>) {
+    let mut union = Union::default();
+    for export in ordered {
+        for port in &export.ports {
+            union.add(Definition { port, export });
+        }
+    }
+    let message = union.disputes_text().or_else(|| union.odd_list(ordered));
+    let conflict = message.map(|message| Conflict {
+        reason: ConflictReason::Port,
+        message,
+    });
+    let ports = union.taken.iter().map(|definition| definition.port.clone());
+    (ports.collect(), conflict)
+}
+
+/// A port as one cluster defines it.
+#[derive(Clone, Copy)]
+struct Definition<'a> {
+    port: &'a ServicePort,
+    export: &'a ExportSpec,
+}
+
+/// The layout is Cilium's, except that an application protocol is its text and not the address of it:
+/// `{{http TCP <nil> 80} paris 2026-11-29 15:02:12 +0000 UTC}`.
+impl fmt::Display for Definition<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let app_protocol = match app_protocol(self.port) {
+            "" => "<nil>".to_owned(),
+            stated => shorten(stated.to_owned()),
+        };
+        write!(
+            f,
+            "{{{{{} {} {app_protocol} {}}} {} {}}}",
+            self.port.name,
+            self.port.protocol,
+            self.port.port,
+            self.export.cluster,
+            self.export
+                .created_at
+                .strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC"),
+        )
+    }
+}
+
+/// How a younger definition contradicts one that was taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// One name, two numbers or protocols. The younger definition is dropped.
+    DuplicatedName,
+    /// One number and protocol, two names.
+    Name,
+    /// Equal, but for the application protocol.
+    AppProtocol,
+}
+
+struct Dispute<'a> {
+    kind: Kind,
+    winner: Definition<'a>,
+    loser: Definition<'a>,
+}
+
+impl fmt::Display for Dispute<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { winner, loser, .. } = self;
+        match self.kind {
+            Kind::DuplicatedName => write!(
+                f,
+                "Duplicated port name \"{}\". Using port definition \"{winner}\"",
+                loser.port.name
+            ),
+            Kind::Name => write!(
+                f,
+                "Conflicting port name on \"{loser}\". Using the port name \"{}\"",
+                winner.port.name
+            ),
+            Kind::AppProtocol => write!(
+                f,
+                "Conflicting appProtocol on \"{loser}\". Using the appProtocol \"{}\"",
+                shorten(app_protocol(winner.port).to_owned())
+            ),
+        }?;
+        write!(
+            f,
+            " from oldest service export in cluster \"{}\".",
+            winner.export.cluster
+        )
+    }
+}
+
+/// The definitions taken so far, and the disputes over them.
+#[derive(Default)]
+struct Union<'a> {
+    taken: Vec<Definition<'a>>,
+    by_name: BTreeMap<&'a PortName, usize>,
+    by_number: BTreeMap<(Protocol, u16), usize>,
+    disputes: Vec<Dispute<'a>>,
+    disputed: BTreeSet<(usize, Kind)>,
+}
+
+impl<'a> Union<'a> {
+    fn add(&mut self, definition: Definition<'a>) {
+        let port = definition.port;
+        let number = (port.protocol, port.port);
+        let named = self.by_name.get(&port.name).copied();
+        let numbered = self.by_number.get(&number).copied();
+        match (named, numbered) {
+            (Some(winner), _) if Some(winner) != numbered => {
+                self.dispute(Kind::DuplicatedName, winner, definition);
+            }
+            (None, None) => {
+                self.by_name.insert(&port.name, self.taken.len());
+                self.by_number.insert(number, self.taken.len());
+                self.taken.push(definition);
+            }
+            (None, Some(winner)) => self.dispute(Kind::Name, winner, definition),
+            (Some(winner), _) => {
+                if app_protocol(self.taken[winner].port) != app_protocol(port) {
+                    self.dispute(Kind::AppProtocol, winner, definition);
+                }
+            }
+        }
+    }
+
+    /// Notes a dispute, unless an older export already had the same one over the same definition.
+    fn dispute(&mut self, kind: Kind, winner: usize, loser: Definition<'a>) {
+        if self.disputed.insert((winner, kind)) {
+            self.disputes.push(Dispute {
+                kind,
+                winner: self.taken[winner],
+                loser,
+            });
+        }
+    }
+
+    /// One sentence per dispute, the oldest first; none without disputes.
+    fn disputes_text(&self) -> Option<String> {
+        let shown = self.disputes.iter().take(SENTENCES_MAX);
+        let mut sentences: Vec<_> = shown.map(ToString::to_string).collect();
+        match self.disputes.len().saturating_sub(SENTENCES_MAX) {
+            0 => {}
+            more => sentences.push(format!("There are {more} more conflicting ports.")),
+        }
+        (!sentences.is_empty()).then(|| sentences.join(" "))
+    }
+
+    /// Names the first cluster whose list is not the union, in the same order, as Cilium does; that may be the oldest.
+    fn odd_list(&self, ordered: &[&ExportSpec]) -> Option<String> {
+        let odd = ordered.iter().find(|export| !self.equals(&export.ports))?;
+        let oldest = ordered.first()?;
+        Some(format!(
+            "Ports from cluster \"{}\" does not match ports of oldest service export in cluster \"{}\".",
+            odd.cluster, oldest.cluster
+        ))
+    }
+
+    fn equals(&self, ports: &[ServicePort]) -> bool {
+        self.taken.len() == ports.len()
+            && self
+                .taken
+                .iter()
+                .zip(ports)
+                .all(|(taken, port)| same_port(taken.port, port))
+    }
+}
+
+fn same_port(a: &ServicePort, b: &ServicePort) -> bool {
+    (&a.name, a.protocol, a.port, app_protocol(a)) == (&b.name, b.protocol, b.port, app_protocol(b))
+}
+
+/// The application protocol; empty when absent.
+fn app_protocol(port: &ServicePort) -> &str {
+    port.app_protocol.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,12 @@
+//! Rule: the oldest export wins, by creation time of the ServiceExport (`KEP-1645#141`).
+//!
+//! KEP-1645 leaves open what happens to equally old ones; as in Cilium, the lesser cluster name counts as older.
+
+use crate::service::ExportSpec;
+
+/// The exports, oldest first. Stable for exports that are equal in both time and cluster.
+pub(super) fn oldest_first(exports: &[ExportSpec]) -> Vec<&ExportSpec> {
+    let mut ordered: Vec<_> = exports.iter().collect();
+    ordered.sort_by(|a, b| (a.created_at, &a.cluster).cmp(&(b.created_at, &b.cluster)));
+    ordered
+}
