@@ -3,5 +3,6 @@
 pub mod cli;
 pub mod cluster;
 pub mod mesh;
+pub mod operator;
 pub mod queue;
 pub mod telemetry;
