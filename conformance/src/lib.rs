@@ -1,1 +1,16 @@
-//! Placeholder.
+//! Conformance cases for the Multi-Cluster Services API (KEP-1645), for any implementation.
+//!
+//! A case sees nothing but the API servers of its clusters: it must never look into a store, a log or a process of the
+//! implementation, and this crate must never depend on one. Cases are values in one array per file, see [`cases`].
+
+pub mod case;
+pub mod cases;
+pub mod cli;
+pub mod clusters;
+pub mod context;
+pub mod evidence;
+pub mod expect;
+pub mod objects;
+pub mod report;
+pub mod rules;
+pub mod suite;

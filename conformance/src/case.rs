@@ -1,0 +1,94 @@
+//! What a case is, and how it says why it failed.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+
+use crate::{context::Context, rules::Rule};
+
+/// A conformance case: a value, no registration.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Stable name, `group/short-name`; what filters match.
+    pub id: &'static str,
+    /// What must hold, as a sentence.
+    pub title: &'static str,
+    /// The rules it checks.
+    pub rules: &'static [Rule],
+    /// What clusters or implementation must offer; where one is missing, the case is not run.
+    pub features: &'static [Feature],
+    /// Row of the upstream suite (`sigs.k8s.io/mcs-api/conformance`) that it is at least as strict as.
+    pub upstream: Option<&'static str>,
+    /// The step at which it fails where the API is installed and nothing implements it. Checked by a test.
+    pub fails_first: &'static str,
+    /// Runs it.
+    pub run: for<'a> fn(&'a Context) -> BoxFuture<'a, Outcome>,
+}
+
+/// How a case ends.
+pub type Outcome = Result<(), Failure>;
+
+/// Something that not every cluster or implementation has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feature {
+    /// Pods that the suite can make ready and unready. They need a node without kubelet.
+    Backends,
+    /// The implementation keeps EndpointSlices for imports (`KEP-1645#120`: optional).
+    EndpointSlices,
+    /// The implementation names the Service behind an import in the annotation
+    /// `multicluster.kubernetes.io/derived-service`, as the reference controller of MCS-API does.
+    DerivedService,
+}
+
+impl Feature {
+    /// Every feature.
+    pub const ALL: &'static [Self] = &[Self::Backends, Self::EndpointSlices, Self::DerivedService];
+
+    /// Its name on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Backends => "backends",
+            Self::EndpointSlices => "endpoint-slices",
+            Self::DerivedService => "derived-service",
+        }
+    }
+
+    /// The feature of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|feature| feature.as_str() == text)
+    }
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a case failed: the step, where, what was expected, what was there instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The step, e.g. `import appears`.
+    pub step: &'static str,
+    /// The cluster.
+    pub cluster: String,
+    /// What was expected, with the time that it was given.
+    pub expected: String,
+    /// What was seen last.
+    pub observed: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "step `{}` in cluster {}: expected {}; saw {}",
+            self.step, self.cluster, self.expected, self.observed
+        )
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,4 @@
+//! Where imports are, for how long, and what is in them.
+
+pub mod content;
+pub mod life;

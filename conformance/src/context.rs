@@ -1,0 +1,303 @@
+//! What a case works with: the clusters, a namespace of its own, time budgets, and the verbs to set things up.
+//!
+//! Verbs act on cluster numbers, in the order in which the clusters were given. They change only the case's namespace.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::future::try_join_all;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{Namespace, Pod, Service},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
+
+use crate::{
+    case::Failure,
+    clusters::Cluster,
+    objects::{self, HELLO},
+};
+
+/// How long a case waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Budgets {
+    /// Until something has to be there, or gone. 20 s, as the upstream suite.
+    pub appear: Duration,
+    /// For how long something has to stay. 5 s, as the upstream suite.
+    pub stay: Duration,
+    /// Between two looks. 100 ms, as the upstream suite.
+    pub poll: Duration,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            appear: Duration::from_secs(20),
+            stay: Duration::from_secs(5),
+            poll: Duration::from_millis(100),
+        }
+    }
+}
+
+/// The world of one run of one case.
+pub struct Context {
+    pub(crate) clusters: Vec<Cluster>,
+    pub(crate) budgets: Budgets,
+    namespace: String,
+}
+
+impl Context {
+    /// A world with that namespace, which does not exist yet.
+    pub fn new(clusters: Vec<Cluster>, budgets: Budgets, namespace: String) -> Self {
+        Self {
+            clusters,
+            budgets,
+            namespace,
+        }
+    }
+
+    /// The numbers of all clusters.
+    pub fn everywhere(&self) -> std::ops::Range<usize> {
+        0..self.clusters.len()
+    }
+
+    /// The number of the last cluster.
+    pub fn last(&self) -> usize {
+        self.clusters.len() - 1
+    }
+
+    /// The namespace of this run.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The case's namespace of a cluster, as an API.
+    pub fn api<K>(&self, cluster: usize) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client(cluster), &self.namespace)
+    }
+
+    fn client(&self, cluster: usize) -> Client {
+        self.clusters[cluster].client.clone()
+    }
+
+    pub(crate) fn failure(
+        &self,
+        step: &'static str,
+        cluster: usize,
+        expected: impl Into<String>,
+        observed: impl Into<String>,
+    ) -> Failure {
+        Failure {
+            step,
+            cluster: self.clusters[cluster].name.clone(),
+            expected: expected.into(),
+            observed: observed.into(),
+        }
+    }
+
+    fn refused(&self, step: &'static str, cluster: usize) -> impl Fn(kube::Error) -> Failure {
+        move |error| {
+            let observed = format!("{error}");
+            self.failure(step, cluster, "the API server to accept it", observed)
+        }
+    }
+
+    /// Makes the namespace in those clusters.
+    pub async fn create_namespace(
+        &self,
+        clusters: impl IntoIterator<Item = usize>,
+    ) -> Result<(), Failure> {
+        let create = async |cluster: usize| {
+            let namespace = Namespace {
+                metadata: ObjectMeta {
+                    name: Some(self.namespace.clone()),
+                    ..ObjectMeta::default()
+                },
+                ..Namespace::default()
+            };
+            Api::all(self.client(cluster))
+                .create(&PostParams::default(), &namespace)
+                .await
+                .map(|_| ())
+                .map_err(self.refused("create the namespace", cluster))
+        };
+        try_join_all(clusters.into_iter().map(create))
+            .await
+            .map(|_| ())
+    }
+
+    /// Deletes the namespace everywhere, pods at once. Does not wait; errors are left to the next run.
+    pub async fn delete_namespace(&self) {
+        for cluster in self.everywhere() {
+            let pods = self.api::<Pod>(cluster);
+            let at_once = DeleteParams::default().grace_period(0);
+            let _ = pods
+                .delete_collection(&at_once, &ListParams::default())
+                .await;
+            let namespaces = Api::<Namespace>::all(self.client(cluster));
+            let _ = namespaces
+                .delete(&self.namespace, &DeleteParams::background())
+                .await;
+        }
+    }
+
+    /// Creates an object; returns it as the API server keeps it.
+    pub async fn create<K>(
+        &self,
+        step: &'static str,
+        cluster: usize,
+        object: &K,
+    ) -> Result<K, Failure>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        self.api::<K>(cluster)
+            .create(&PostParams::default(), object)
+            .await
+            .map_err(self.refused(step, cluster))
+    }
+
+    /// Creates the Service and its ServiceExport.
+    pub async fn export(
+        &self,
+        cluster: usize,
+        service: Service,
+    ) -> Result<(Service, ServiceExport), Failure> {
+        let service = self.create("create the Service", cluster, &service).await?;
+        let export = self.create("export", cluster, &objects::export()).await?;
+        Ok((service, export))
+    }
+
+    /// Creates the Service and an export that is younger than `older`, by the clock of the API server.
+    pub async fn export_later(
+        &self,
+        cluster: usize,
+        service: Service,
+        older: &ServiceExport,
+    ) -> Result<(Service, ServiceExport), Failure> {
+        let exports = self.api::<ServiceExport>(cluster);
+        let rehearsal = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        self.until(
+            "the clock moves on",
+            cluster,
+            "a new export to be younger than the first",
+            || async {
+                let rehearsed = exports.create(&rehearsal, &objects::export()).await?;
+                let (old, new) = (created(older), created(&rehearsed));
+                if new > old {
+                    return Ok(());
+                }
+                Err(format!("the first from {old:?}, a new one from {new:?}").into())
+            },
+        )
+        .await?;
+        self.export(cluster, service).await
+    }
+
+    /// Deletes the ServiceExport.
+    pub async fn unexport(&self, cluster: usize) -> Result<(), Failure> {
+        self.api::<ServiceExport>(cluster)
+            .delete(HELLO, &DeleteParams::default())
+            .await
+            .map(|_| ())
+            .map_err(self.refused("delete the export", cluster))
+    }
+
+    /// Changes the Service by a merge patch.
+    pub async fn patch_service(&self, cluster: usize, patch: &Value) -> Result<Service, Failure> {
+        self.api::<Service>(cluster)
+            .patch(HELLO, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(self.refused("change the Service", cluster))
+    }
+
+    /// Adds a pod that the Service selects, with an address in each family, running and ready.
+    pub async fn add_pod(
+        &self,
+        cluster: usize,
+        name: &str,
+        addresses: &[&str],
+        hostname: Option<&str>,
+    ) -> Result<(), Failure> {
+        let node = self.clusters[cluster].fake_node.as_deref();
+        let node = node.expect("invariant: cases with pods ask for the feature `backends`");
+        let pod = objects::pod(name, node, hostname);
+        let pods = self.api::<Pod>(cluster);
+        // Admission refuses pods until the namespace has its service account.
+        self.until(
+            "create a pod",
+            cluster,
+            "the pod to be accepted",
+            || async {
+                match pods.create(&PostParams::default(), &pod).await {
+                    Ok(_) => Ok(()),
+                    Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
+            },
+        )
+        .await?;
+        let ips: Vec<_> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
+        let status = json!({ "podIP": addresses[0], "podIPs": ips, "phase": "Running" });
+        self.patch_pod_status(cluster, name, status).await?;
+        self.set_ready(cluster, name, true).await
+    }
+
+    /// Reports a pod as ready or not.
+    pub async fn set_ready(&self, cluster: usize, name: &str, ready: bool) -> Result<(), Failure> {
+        let status = if ready { "True" } else { "False" };
+        let conditions = json!({ "conditions": [{ "type": "Ready", "status": status }] });
+        self.patch_pod_status(cluster, name, conditions).await
+    }
+
+    async fn patch_pod_status(
+        &self,
+        cluster: usize,
+        name: &str,
+        status: Value,
+    ) -> Result<(), Failure> {
+        let patch = json!({ "status": status });
+        self.api::<Pod>(cluster)
+            .patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))
+            .await
+            .map(|_| ())
+            .map_err(self.refused("report on a pod", cluster))
+    }
+
+    /// Deletes a pod at once.
+    pub async fn delete_pod(&self, cluster: usize, name: &str) -> Result<(), Failure> {
+        self.api::<Pod>(cluster)
+            .delete(name, &DeleteParams::default().grace_period(0))
+            .await
+            .map(|_| ())
+            .map_err(self.refused("delete a pod", cluster))
+    }
+
+    /// The import of a cluster, if there is one.
+    pub async fn import(&self, cluster: usize) -> Result<Option<ServiceImport>, kube::Error> {
+        self.api::<ServiceImport>(cluster).get_opt(HELLO).await
+    }
+}
+
+fn created(export: &ServiceExport) -> Option<jiff::Timestamp> {
+    export
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|time| time.0)
+}

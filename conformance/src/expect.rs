@@ -1,0 +1,287 @@
+//! Waiting on conditions, and the questions that most cases ask. Nothing here sleeps instead of looking.
+
+use std::{future::Future, time::Instant};
+
+use futures::future::try_join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
+
+use crate::{
+    case::{Failure, Outcome},
+    context::Context,
+    objects::HELLO,
+};
+
+/// What was seen instead of what was expected.
+#[derive(Debug)]
+pub struct Seen(String);
+
+impl From<String> for Seen {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Seen {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<kube::Error> for Seen {
+    fn from(error: kube::Error) -> Self {
+        Self(format!("an error of the API server: {error}"))
+    }
+}
+
+impl Context {
+    /// Looks until the probe is content, for at most the budget to appear.
+    pub async fn until<T, F, Fut>(
+        &self,
+        step: &'static str,
+        cluster: usize,
+        expected: &str,
+        probe: F,
+    ) -> Result<T, Failure>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<T, Seen>>,
+    {
+        let start = Instant::now();
+        loop {
+            match probe().await {
+                Ok(value) => return Ok(value),
+                Err(Seen(seen)) if start.elapsed() >= self.budgets.appear => {
+                    let expected = format!("{expected} within {:?}", self.budgets.appear);
+                    return Err(self.failure(step, cluster, expected, seen));
+                }
+                Err(_) => tokio::time::sleep(self.budgets.poll).await,
+            }
+        }
+    }
+
+    /// Looks for the whole budget to stay; fails as soon as the probe is not content.
+    pub async fn stays<F, Fut>(
+        &self,
+        step: &'static str,
+        cluster: usize,
+        expected: &str,
+        probe: F,
+    ) -> Outcome
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<(), Seen>>,
+    {
+        let start = Instant::now();
+        loop {
+            if let Err(Seen(seen)) = probe().await {
+                let (after, stay) = (start.elapsed(), self.budgets.stay);
+                let expected = format!("{expected} for {stay:?}");
+                return Err(self.failure(
+                    step,
+                    cluster,
+                    expected,
+                    format!("after {after:.1?} {seen}"),
+                ));
+            }
+            if start.elapsed() >= self.budgets.stay {
+                return Ok(());
+            }
+            tokio::time::sleep(self.budgets.poll).await;
+        }
+    }
+
+    /// Waits in one cluster for an import that is accepted.
+    pub async fn import_until(
+        &self,
+        step: &'static str,
+        cluster: usize,
+        expected: &str,
+        accept: impl Fn(&ServiceImport) -> Result<(), String>,
+    ) -> Result<ServiceImport, Failure> {
+        let accept = &accept;
+        self.until(step, cluster, expected, || async move {
+            let import = self.import(cluster).await?.ok_or("no ServiceImport")?;
+            accept(&import)?;
+            Ok(import)
+        })
+        .await
+    }
+
+    /// Waits in those clusters at once for imports that are accepted.
+    pub async fn imports_until(
+        &self,
+        step: &'static str,
+        clusters: impl IntoIterator<Item = usize>,
+        expected: &str,
+        accept: impl Fn(&ServiceImport) -> Result<(), String>,
+    ) -> Result<Vec<ServiceImport>, Failure> {
+        let accept = &accept;
+        let waits = clusters
+            .into_iter()
+            .map(|cluster| self.import_until(step, cluster, expected, accept));
+        try_join_all(waits).await
+    }
+
+    /// Waits in every cluster until the import is gone.
+    pub async fn imports_gone(&self, step: &'static str) -> Outcome {
+        let gone = |cluster| {
+            self.until(step, cluster, "no ServiceImport", move || async move {
+                match self.import(cluster).await? {
+                    None => Ok(()),
+                    Some(import) => Err(describe(&import).into()),
+                }
+            })
+        };
+        try_join_all(self.everywhere().map(gone)).await.map(|_| ())
+    }
+
+    /// Checks in every cluster that the very same imports stay. A new one in place of the old is a failure.
+    pub async fn imports_stay(&self, step: &'static str, imports: &[ServiceImport]) -> Outcome {
+        let stays = |(cluster, before): (usize, &ServiceImport)| {
+            let uid = before.uid();
+            self.stays(step, cluster, "the same ServiceImport to stay", move || {
+                let uid = uid.clone();
+                async move {
+                    match self.import(cluster).await? {
+                        Some(import) if import.uid() == uid => Ok(()),
+                        Some(_) => Err("another ServiceImport in its place".into()),
+                        None => Err("no ServiceImport".into()),
+                    }
+                }
+            })
+        };
+        try_join_all(imports.iter().enumerate().map(stays))
+            .await
+            .map(|_| ())
+    }
+
+    /// Checks that there is no import in those clusters, all the time.
+    pub async fn imports_stay_away(
+        &self,
+        step: &'static str,
+        clusters: impl IntoIterator<Item = usize>,
+    ) -> Outcome {
+        let stays = |cluster| {
+            self.stays(step, cluster, "no ServiceImport", move || async move {
+                match self.import(cluster).await? {
+                    None => Ok(()),
+                    Some(import) => Err(describe(&import).into()),
+                }
+            })
+        };
+        try_join_all(clusters.into_iter().map(stays))
+            .await
+            .map(|_| ())
+    }
+
+    /// Waits for a condition of the export in one cluster; any reason will do where none is given.
+    pub async fn condition_until(
+        &self,
+        step: &'static str,
+        cluster: usize,
+        wanted: (&str, &str),
+        reason: Option<&str>,
+    ) -> Result<Condition, Failure> {
+        let (kind, status) = wanted;
+        let expected = match reason {
+            Some(reason) => format!("condition {kind}={status} with reason {reason}"),
+            None => format!("condition {kind}={status}"),
+        };
+        let exports = self.api::<ServiceExport>(cluster);
+        let exports = &exports;
+        self.until(step, cluster, &expected, || async move {
+            let export = exports.get(HELLO).await?;
+            let conditions = export
+                .status
+                .and_then(|status| status.conditions)
+                .unwrap_or_default();
+            let found = conditions.iter().find(|condition| condition.type_ == kind);
+            match found {
+                Some(condition)
+                    if condition.status == status
+                        && reason.is_none_or(|reason| condition.reason == reason) =>
+                {
+                    Ok(condition.clone())
+                }
+                Some(condition) => Err(format!(
+                    "{kind}={} with reason {}: {}",
+                    condition.status, condition.reason, condition.message
+                )
+                .into()),
+                None => Err(format!("no condition {kind}").into()),
+            }
+        })
+        .await
+    }
+
+    /// Waits for a condition of the exports in several clusters.
+    pub async fn conditions_until(
+        &self,
+        step: &'static str,
+        clusters: impl IntoIterator<Item = usize>,
+        wanted: (&str, &str),
+        reason: Option<&str>,
+    ) -> Outcome {
+        let waits = clusters
+            .into_iter()
+            .map(|cluster| self.condition_until(step, cluster, wanted, reason));
+        try_join_all(waits).await.map(|_| ())
+    }
+}
+
+/// Accepts imports of that type.
+pub fn of_type(wanted: &'static str) -> impl Fn(&ServiceImport) -> Result<(), String> {
+    move |import| {
+        if import.spec.type_ == wanted {
+            return Ok(());
+        }
+        Err(describe(import))
+    }
+}
+
+/// Ports as texts in one order, to compare: `tcp 42/TCP`.
+pub fn port_texts(import: &ServiceImport) -> Vec<String> {
+    let text = |port: &tombolo_api::v1beta1::ServicePort| {
+        let name = port.name.as_deref().unwrap_or_default();
+        let protocol = port.protocol.as_deref().unwrap_or("(no protocol)");
+        let app = port.app_protocol.as_deref().unwrap_or_default();
+        format!("{name} {}/{protocol} {app}", port.port)
+            .trim()
+            .to_owned()
+    };
+    let mut texts: Vec<_> = import.spec.ports.iter().map(text).collect();
+    texts.sort();
+    texts
+}
+
+/// Accepts imports with exactly those ports, in any order.
+pub fn with_ports(mut wanted: Vec<String>) -> impl Fn(&ServiceImport) -> Result<(), String> {
+    wanted.sort();
+    move |import| {
+        if port_texts(import) == wanted {
+            return Ok(());
+        }
+        Err(describe(import))
+    }
+}
+
+/// An import in one line.
+pub fn describe(import: &ServiceImport) -> String {
+    let status = import.status.clone().unwrap_or_default();
+    let clusters: Vec<_> = status
+        .clusters
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| entry.cluster)
+        .collect();
+    format!(
+        "a ServiceImport of type {}, ports {:?}, ips {:?}, families {:?}, clusters {:?}",
+        import.spec.type_,
+        port_texts(import),
+        import.spec.ips.clone().unwrap_or_default(),
+        import.spec.ip_families.clone().unwrap_or_default(),
+        clusters
+    )
+}

@@ -1,0 +1,192 @@
+//! The rules of KEP-1645 that the cases cite, in our own words.
+//!
+//! The numbers are this project's: they are never reused, and new rules are appended. A case that cites a number that
+//! is not in [`RULES`] fails a test.
+
+use std::fmt;
+
+/// A citation of a rule, e.g. `KEP-1645#30`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rule(pub u16);
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KEP-1645#{}", self.0)
+    }
+}
+
+/// How strong the wording of a rule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Stated as what happens.
+    Must,
+    /// Recommended or expected.
+    Should,
+}
+
+/// A rule with its number, strength and a short title.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Its number.
+    pub rule: Rule,
+    /// Its strength.
+    pub level: Level,
+    /// What it says, in short.
+    pub title: &'static str,
+}
+
+const fn must(number: u16, title: &'static str) -> Entry {
+    entry(number, Level::Must, title)
+}
+
+const fn should(number: u16, title: &'static str) -> Entry {
+    entry(number, Level::Should, title)
+}
+
+const fn entry(number: u16, level: Level, title: &'static str) -> Entry {
+    Entry {
+        rule: Rule(number),
+        level,
+        title,
+    }
+}
+
+/// Every rule that a case may cite, by number.
+pub const RULES: &[Entry] = &[
+    must(10, "nothing is exported without a ServiceExport"),
+    must(
+        11,
+        "a ServiceExport exports the Service of its name, namespace and cluster",
+    ),
+    must(
+        12,
+        "exports of one name in several clusters are one service",
+    ),
+    must(
+        13,
+        "a Service without its own ServiceExport is not part of the combined service",
+    ),
+    must(14, "deleting the ServiceExport ends the export"),
+    must(
+        15,
+        "ports, backends and traffic settings come from the exported Service",
+    ),
+    must(
+        30,
+        "every member cluster that has the namespace gets the import, exporters too",
+    ),
+    must(31, "a cluster without the namespace gets no import"),
+    must(
+        33,
+        "one import per name and cluster, however many clusters export",
+    ),
+    must(34, "the import lives as long as any export is left"),
+    must(38, "the import's status lists the exporting clusters"),
+    must(
+        50,
+        "Services with a cluster IP become imports of type ClusterSetIP",
+    ),
+    must(51, "headless Services become imports of type Headless"),
+    must(
+        53,
+        "ExternalName Services are refused: Valid is False, InvalidServiceType",
+    ),
+    must(60, "an import of type ClusterSetIP has one or more IPs"),
+    must(62, "the IPs stay the same as long as the import lives"),
+    must(63, "the IPs lead to the backends of the combined service"),
+    must(64, "the IPs match the import's IP families"),
+    must(65, "an import of type Headless has no IP"),
+    must(70, "the local Service is not changed in any way"),
+    must(
+        122,
+        "EndpointSlices of an import exist in each importing cluster",
+    ),
+    must(
+        123,
+        "an imported EndpointSlice holds endpoints of one cluster only",
+    ),
+    must(
+        124,
+        "imported EndpointSlices are not marked as managed by Kubernetes' own controller",
+    ),
+    must(
+        125,
+        "imported EndpointSlices carry the name of the import as a label",
+    ),
+    must(
+        126,
+        "imported EndpointSlices carry the source cluster's id as a label",
+    ),
+    must(127, "imported EndpointSlices go when the export ends"),
+    must(
+        140,
+        "clusters that disagree get Conflict True on all their exports",
+    ),
+    must(141, "the oldest export wins"),
+    must(142, "a conflict that appears does not change traffic"),
+    must(144, "every cluster comes to the same result"),
+    must(
+        145,
+        "the import has the union of all ports; differing ports are a PortConflict",
+    ),
+    should(
+        146,
+        "traffic to a port only reaches clusters that expose it",
+    ),
+    must(
+        147,
+        "the import has no port name and no pair of protocol and number twice",
+    ),
+    should(
+        148,
+        "ports are merged by name first, then by protocol and number",
+    ),
+    must(
+        149,
+        "headlessness follows the oldest export; the others are a TypeConflict",
+    ),
+    must(
+        155,
+        "without conflict, the condition Conflict is False with reason NoConflicts",
+    ),
+    must(170, "Valid says whether the export is acceptable"),
+    must(171, "Valid is False with NoService or InvalidServiceType"),
+];
+
+/// The entry of a rule, if there is one.
+pub fn lookup(rule: Rule) -> Option<&'static Entry> {
+    RULES.iter().find(|entry| entry.rule == rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+
+    #[test]
+    fn every_rule_that_a_case_cites_is_known() {
+        for case in cases::all() {
+            assert!(!case.rules.is_empty(), "{} cites no rule", case.id);
+            for rule in case.rules {
+                assert!(lookup(*rule).is_some(), "{} cites unknown {rule}", case.id);
+            }
+        }
+    }
+
+    #[test]
+    fn every_rule_in_the_table_is_cited_by_a_case() {
+        for entry in RULES {
+            let cited = cases::all().any(|case| case.rules.contains(&entry.rule));
+            assert!(
+                cited,
+                "{} ({}) is cited by no case",
+                entry.rule, entry.title
+            );
+        }
+    }
+
+    #[test]
+    fn rules_are_in_order_and_have_one_number_each() {
+        assert!(RULES.is_sorted_by(|a, b| a.rule < b.rule));
+    }
+}
