@@ -11,6 +11,7 @@ pub mod families;
 pub mod merge;
 pub mod names;
 pub mod service;
+pub mod wire;
 
 #[cfg(test)]
 mod testkit;
