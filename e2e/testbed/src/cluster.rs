@@ -1,0 +1,178 @@
+//! One cluster of a testbed: its client, and the faults it can be given.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicU32,
+};
+
+use kube::Client;
+use tokio::sync::OnceCell;
+
+use crate::{
+    Component, Error, ProviderError,
+    api::{ControlPlane, Port},
+    process,
+};
+
+/// A cluster. Its processes end with the [`crate::Testbed`] it belongs to.
+#[derive(Debug)]
+pub struct Cluster {
+    pub(crate) name: String,
+    config: kube::Config,
+    origin: Origin,
+    id: u32,
+    pub(crate) fake_node: OnceCell<()>,
+    pub(crate) pods: AtomicU32,
+}
+
+/// What the provider of this cluster holds.
+#[derive(Debug)]
+enum Origin {
+    Api(Box<ControlPlane>),
+    Context,
+}
+
+impl Cluster {
+    pub(crate) fn of_control_plane(plane: ControlPlane) -> Result<Self, Error> {
+        let (name, id, config) = (plane.name.clone(), plane.id, plane.config.clone());
+        Self::new(name, id, config, Origin::Api(Box::new(plane)))
+    }
+
+    pub(crate) fn of_context(name: String, id: u32, config: kube::Config) -> Result<Self, Error> {
+        Self::new(name, id, config, Origin::Context)
+    }
+
+    fn new(name: String, id: u32, config: kube::Config, origin: Origin) -> Result<Self, Error> {
+        let cluster = Self {
+            name,
+            config,
+            origin,
+            id,
+            fake_node: OnceCell::new(),
+            pods: AtomicU32::new(1),
+        };
+        match Client::try_from(cluster.config.clone()) {
+            Ok(_) => Ok(cluster),
+            Err(error) => Err(cluster.api_error("make a client", error)),
+        }
+    }
+
+    /// Name: `a`, `b`, … with provider `api`, else the name of the context.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Id in the mesh: 1 for the first.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// An administrator's client. Each belongs to the async runtime that it was made in, so tests that share clusters
+    /// take one each.
+    pub fn client(&self) -> Client {
+        Client::try_from(self.config.clone())
+            .expect("invariant: a client was made of this configuration before")
+    }
+
+    /// File with an administrator's credentials; its only context has the name of the cluster.
+    pub fn kubeconfig(&self) -> Result<&Path, Error> {
+        Ok(&self.plane("give a kubeconfig file of its own")?.kubeconfig)
+    }
+
+    /// URL of the etcd that this cluster publishes into for its peers.
+    pub fn mesh_etcd_endpoint(&self) -> Result<String, Error> {
+        Ok(self
+            .plane("run an etcd for the mesh")?
+            .ports
+            .url(Port::MeshEtcdClient))
+    }
+
+    /// Kills a process with SIGKILL and waits until its pid is gone.
+    pub fn kill9(&self, component: impl Into<Component>) -> Result<(), Error> {
+        Ok(self
+            .plane("kill processes")?
+            .components
+            .kill9(component.into())?)
+    }
+
+    /// Stops a process where it is (SIGSTOP): connections to it stay open, and nobody answers.
+    pub fn pause(&self, component: impl Into<Component>) -> Result<(), Error> {
+        Ok(self
+            .plane("pause processes")?
+            .components
+            .pause(component.into())?)
+    }
+
+    /// Lets a paused process go on (SIGCONT).
+    pub fn resume(&self, component: impl Into<Component>) -> Result<(), Error> {
+        Ok(self
+            .plane("resume processes")?
+            .components
+            .resume(component.into())?)
+    }
+
+    /// Ends a process with SIGTERM, and with SIGKILL when it is still there after 10 s.
+    pub async fn stop(&self, component: impl Into<Component>) -> Result<(), Error> {
+        Ok(self
+            .plane("stop processes")?
+            .components
+            .stop(component.into())
+            .await?)
+    }
+
+    /// Starts a process again, on its ports and data, and waits until it is ready. One that runs is killed first.
+    pub async fn restart(&self, component: impl Into<Component>) -> Result<(), Error> {
+        Ok(self
+            .plane("restart processes")?
+            .components
+            .restart(component.into())
+            .await?)
+    }
+
+    /// Kills the mesh etcd and starts it with an empty data directory: same flags, same cluster id, no keys, and
+    /// revisions that begin again at 1. No other component can be wiped.
+    pub async fn wipe_and_restart(&self, component: impl Into<Component>) -> Result<(), Error> {
+        Ok(self
+            .plane("wipe processes")?
+            .components
+            .wipe_and_restart(component.into())
+            .await?)
+    }
+
+    /// Pids of the processes that run.
+    pub fn pids(&self) -> Result<BTreeMap<Component, u32>, Error> {
+        Ok(self.plane("tell pids")?.components.pids())
+    }
+
+    /// Log files of the processes that were started.
+    pub fn logs(&self) -> Result<BTreeMap<Component, PathBuf>, Error> {
+        Ok(self.plane("show logs of processes")?.components.logs())
+    }
+
+    /// The last `lines` lines that a process wrote, over all its restarts.
+    pub fn log_tail(&self, component: impl Into<Component>, lines: usize) -> Result<String, Error> {
+        let log = self.logs()?.remove(&component.into()).unwrap_or_default();
+        Ok(process::tail(&log, lines))
+    }
+
+    pub(crate) fn plane(&self, operation: &'static str) -> Result<&ControlPlane, ProviderError> {
+        match &self.origin {
+            Origin::Api(plane) => Ok(plane),
+            Origin::Context => Err(ProviderError::Unsupported {
+                provider: "contexts",
+                cluster: self.name.clone(),
+                operation,
+            }),
+        }
+    }
+
+    pub(crate) fn api_error(&self, action: impl Into<String>, source: kube::Error) -> Error {
+        let action = action.into();
+        Error::Api {
+            cluster: self.name.clone(),
+            action,
+            source: Box::new(source),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Tombolo's roles as processes beside a cluster.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use tokio::sync::OnceCell;
+
+use crate::{
+    Cluster, Component, Error, Testbed,
+    api::{ControlPlane, Port},
+    probe::Probe,
+};
+
+/// Environment variable that names the `tombolo` binary to test.
+const VARIABLE: &str = "TOMBOLO_BIN";
+
+/// A role of `tombolo run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Publishes the cluster's state into its mesh etcd.
+    Mesh,
+    /// Reads the peers and writes imports, derived Services and EndpointSlices.
+    Operator,
+}
+
+impl From<Role> for Component {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Mesh => Self::Mesh,
+            Role::Operator => Self::Operator,
+        }
+    }
+}
+
+/// Why there is no `tombolo` to run.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    /// `TOMBOLO_BIN` is wrong.
+    #[error("{VARIABLE}={}: no such file; name the tombolo binary or unset it", path.display())]
+    NoBinary {
+        /// What it names.
+        path: PathBuf,
+    },
+    /// Cargo did not run.
+    #[error("cannot run {}: {source}; install cargo or set {VARIABLE}", cargo.display())]
+    Cargo {
+        /// Program.
+        cargo: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The build failed.
+    #[error("cargo build -p tombolo --bin tombolo failed:\n{output}")]
+    Build {
+        /// What cargo said.
+        output: String,
+    },
+}
+
+impl Testbed {
+    /// Makes all clusters peers of each other and starts both roles in each.
+    pub async fn start_mesh(&self) -> Result<(), Error> {
+        self.connect_all()?;
+        let roles = self.clusters().iter().flat_map(|cluster| {
+            [Role::Mesh, Role::Operator].map(|role| cluster.start_role(role, &[]))
+        });
+        futures::future::try_join_all(roles).await?;
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// Starts a role with the flags for this cluster and `extra` ones behind them, and waits until it is ready. A
+    /// process of the same role that runs is killed first. What [`Self::kill9`], [`Self::pause`], [`Self::resume`],
+    /// [`Self::stop`] and [`Self::restart`] do to other components they also do to roles.
+    pub async fn start_role(&self, role: Role, extra: &[&str]) -> Result<(), Error> {
+        let plane = self.plane("run roles of Tombolo")?;
+        let binary = binary().await?;
+        let port = match role {
+            Role::Mesh => Port::MeshHealth,
+            Role::Operator => Port::OperatorHealth,
+        };
+        let address = plane.ports.address(port);
+        let mut args = flags(plane, role, &self.peers_directory()?);
+        args.push(format!("--health-address={address}"));
+        args.extend(extra.iter().map(|&flag| flag.to_owned()));
+        let probe = Probe::Http {
+            address,
+            path: "/readyz",
+            expect: "",
+        };
+        Ok(plane.launch(role.into(), &binary, args, probe).await?)
+    }
+}
+
+fn flags(plane: &ControlPlane, role: Role, peers: &Path) -> Vec<String> {
+    let (name, own) = match role {
+        Role::Mesh => {
+            let endpoint = plane.ports.url(Port::MeshEtcdClient);
+            ("mesh", format!("--etcd-endpoints={endpoint}"))
+        }
+        Role::Operator => (
+            "operator",
+            format!("--clustermesh-config={}", peers.display()),
+        ),
+    };
+    vec![
+        "run".to_owned(),
+        name.to_owned(),
+        format!("--kubeconfig={}", plane.kubeconfig.display()),
+        format!("--cluster-name={}", plane.name),
+        format!("--cluster-id={}", plane.id),
+        own,
+    ]
+}
+
+/// The binary under test: `TOMBOLO_BIN`, else built once from this workspace, in the profile of the test.
+async fn binary() -> Result<PathBuf, RoleError> {
+    static BINARY: OnceCell<PathBuf> = OnceCell::const_new();
+    let find = async || {
+        if let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) {
+            return if path.is_file() {
+                Ok(path)
+            } else {
+                Err(RoleError::NoBinary { path })
+            };
+        }
+        let built = tokio::task::spawn_blocking(build).await;
+        built.unwrap_or_else(|panic| {
+            Err(RoleError::Build {
+                output: panic.to_string(),
+            })
+        })
+    };
+    BINARY.get_or_try_init(find).await.cloned()
+}
+
+fn build() -> Result<PathBuf, RoleError> {
+    let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(&cargo);
+    command
+        .args(["build", "--package=tombolo", "--bin=tombolo", "--quiet"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .stdin(Stdio::null());
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    // What cargo sets for this test would make build scripts of other crates run again.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let of_this_crate = [
+            "CARGO_PKG_",
+            "CARGO_MANIFEST_",
+            "CARGO_BIN_",
+            "CARGO_CRATE_",
+        ];
+        if of_this_crate.iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    let output = command
+        .output()
+        .map_err(|source| RoleError::Cargo { cargo, source })?;
+    let artifacts = String::from_utf8_lossy(&output.stdout);
+    let binary = artifacts.lines().filter_map(executable).next_back();
+    match binary.filter(|_| output.status.success()) {
+        Some(binary) => Ok(binary),
+        None => Err(RoleError::Build {
+            output: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }),
+    }
+}
+
+/// The executable that a line of cargo's JSON output names.
+fn executable(line: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    message.get("executable")?.as_str().map(PathBuf::from)
+}

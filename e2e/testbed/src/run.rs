@@ -1,0 +1,157 @@
+//! One run of a testbed: its directory, and the watchdog that ends what the run started.
+//!
+//! The watchdog is a shell that holds one end of a pipe. When the other end closes, for whatever reason (the testbed was
+//! dropped, the test binary exited without running destructors, panicked, or was killed by any signal), it kills every
+//! process that is still registered and removes the directory. It must never learn a pid that this run did not start.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{Mutex, Once, PoisonError},
+};
+
+/// What the watchdog does: keep the list of pids while the pipe is open, then kill them, wait until they are gone, and
+/// remove the directory. A file `keep` in the directory keeps all of it but the data of the etcd servers; `keep-all`
+/// keeps those too.
+const WATCHDOG: &str = r#"
+trap '' HUP INT TERM
+pids=' '
+while read -r verb pid; do
+  case $verb in
+    add) pids="$pids$pid " ;;
+    del) pids="${pids%% $pid *} ${pids#* $pid }" ;;
+  esac
+done
+for pid in $pids; do kill -KILL "$pid"; done
+for pid in $pids; do
+  tries=0
+  while kill -0 "$pid" && [ "$tries" -lt 100 ]; do tries=$((tries + 1)); sleep 0.02; done
+done
+if [ -e "$1/keep-all" ]; then :
+elif [ -e "$1/keep" ]; then rm -rf "$1"/*/*-data
+else rm -rf "$1"
+fi
+"#;
+
+/// Environment variable that keeps the directory of every run, data included.
+const KEEP: &str = "KEEP";
+
+/// Directories of the runs of this process that are alive; a panic marks all of them as worth keeping.
+static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A directory and a watchdog.
+#[derive(Debug)]
+pub(crate) struct Run {
+    directory: PathBuf,
+    watchdog: Mutex<Watchdog>,
+}
+
+#[derive(Debug)]
+struct Watchdog {
+    child: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Run {
+    /// Makes the directory, readable by this user only, and starts the watchdog.
+    pub(crate) fn start() -> io::Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("tombolo-testbed-")
+            .tempdir()?
+            .keep();
+        let mut child = Command::new("sh")
+            .args(["-c", WATCHDOG, "tombolo-testbed-watchdog"])
+            .arg(&directory)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let pipe = child.stdin.take();
+        keep_on_panic();
+        alive().push(directory.clone());
+        let run = Self {
+            directory,
+            watchdog: Mutex::new(Watchdog { child, pipe }),
+        };
+        if std::env::var_os(KEEP).is_some_and(|value| !value.is_empty() && value != "0") {
+            fs::write(run.directory.join("keep-all"), "")?;
+            eprintln!(
+                "testbed: KEEP is set, {} will be kept",
+                run.directory.display()
+            );
+        }
+        Ok(run)
+    }
+
+    /// Where this run keeps its files.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Has the watchdog kill `pid` at the end.
+    pub(crate) fn add(&self, pid: u32) -> io::Result<()> {
+        self.tell("add", pid)
+    }
+
+    /// Takes `pid` from the watchdog's list: it has ended and was waited for, so its number may belong to another.
+    pub(crate) fn forget(&self, pid: u32) -> io::Result<()> {
+        self.tell("del", pid)
+    }
+
+    fn tell(&self, verb: &str, pid: u32) -> io::Result<()> {
+        let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipe = watchdog.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(pipe, "{verb} {pid}")
+    }
+
+    /// Keeps the logs of this run, and says where.
+    pub(crate) fn keep(&self, why: &str) {
+        keep(&self.directory, why);
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        alive().retain(|directory| directory != &self.directory);
+        let watchdog = self
+            .watchdog
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(watchdog.pipe.take());
+        let _ = watchdog.child.wait();
+    }
+}
+
+fn alive() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the logs of all runs of this process.
+pub(crate) fn keep_all(why: &str) {
+    for directory in alive().iter() {
+        keep(directory, why);
+    }
+}
+
+fn keep(directory: &Path, why: &str) {
+    if fs::File::create_new(directory.join("keep")).is_ok() {
+        eprintln!("testbed: {why}; logs are kept in {}", directory.display());
+    }
+}
+
+/// A panic in a test is a failure of the test, so what the clusters logged is worth reading.
+fn keep_on_panic() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            previous(panic);
+            keep_all("a test panicked");
+        }));
+    });
+}

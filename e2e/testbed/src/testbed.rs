@@ -1,0 +1,125 @@
+//! The set of clusters that tests run on.
+
+use std::{path::Path, sync::Arc};
+
+use futures::future::try_join_all;
+use tokio::sync::OnceCell;
+
+use crate::{
+    Cluster, Error, Provider,
+    api::{ControlPlane, MAX_CLUSTERS},
+    assets::Assets,
+    contexts,
+    run::Run,
+};
+
+/// Clusters of [`Testbed::shared`].
+const SHARED_CLUSTERS: usize = 2;
+
+/// Clusters, and everything that was started for them. Dropping it ends all of it.
+#[derive(Debug)]
+pub struct Testbed {
+    // Processes end before the run does: fields drop in this order.
+    clusters: Vec<Cluster>,
+    run: Arc<Run>,
+}
+
+impl Testbed {
+    /// `n` clusters of the provider that `TOMBOLO_CLUSTERS` names, for the caller alone.
+    pub async fn start(n: usize) -> Result<Self, Error> {
+        Self::start_with(&Provider::from_env()?, n).await
+    }
+
+    /// `n` clusters of this provider.
+    pub async fn start_with(provider: &Provider, n: usize) -> Result<Self, Error> {
+        if n == 0 || n > MAX_CLUSTERS {
+            return Err(Error::Count { asked: n });
+        }
+        match provider {
+            Provider::Api => Self::start_control_planes(n).await,
+            Provider::Contexts(names) => {
+                let opened = contexts::open(names, n).await?;
+                let clusters = (1..).zip(opened);
+                let clusters =
+                    clusters.map(|(id, (name, config))| Cluster::of_context(name, id, config));
+                let clusters = clusters.collect::<Result<_, _>>()?;
+                Ok(Self {
+                    clusters,
+                    run: Arc::new(Run::start().map_err(Error::Run)?),
+                })
+            }
+        }
+    }
+
+    async fn start_control_planes(n: usize) -> Result<Self, Error> {
+        let assets = Assets::find()?;
+        let run = Arc::new(Run::start().map_err(Error::Run)?);
+        let starting = ('a'..).take(n).enumerate().map(|(index, letter)| {
+            ControlPlane::start(Arc::clone(&run), &assets, letter.to_string(), index)
+        });
+        let planes = try_join_all(starting)
+            .await
+            .inspect_err(|_| run.keep("clusters did not start"))?;
+        let clusters = planes.into_iter().map(Cluster::of_control_plane);
+        Ok(Self {
+            clusters: clusters.collect::<Result<_, _>>()?,
+            run,
+        })
+    }
+
+    /// Two clusters that all tests of one test binary share; the first caller starts them. They end with the binary.
+    ///
+    /// Use a namespace of your own ([`Testbed::namespace`]), and break nothing: for faults use [`Testbed::start`].
+    pub async fn shared() -> Result<&'static Self, Error> {
+        static SHARED: OnceCell<Testbed> = OnceCell::const_new();
+        SHARED
+            .get_or_try_init(|| Self::start(SHARED_CLUSTERS))
+            .await
+    }
+
+    /// All clusters.
+    pub fn clusters(&self) -> &[Cluster] {
+        &self.clusters
+    }
+
+    /// The cluster with this index, 0 for the first.
+    ///
+    /// # Panics
+    /// When the testbed has no such cluster: the number is chosen by the test that asks.
+    pub fn cluster(&self, index: usize) -> &Cluster {
+        &self.clusters[index]
+    }
+
+    /// Where this run keeps logs and kubeconfigs. It goes away with the testbed, unless a test panicked, a wait was in
+    /// vain, or `KEEP=1` is set.
+    pub fn directory(&self) -> &Path {
+        self.run.directory()
+    }
+
+    /// Keeps the logs after the end, and says where. For failures that are not panics.
+    pub fn keep_logs(&self, why: &str) {
+        self.run.keep(why);
+    }
+
+    /// Memory that the processes of all clusters hold, in bytes (resident, shared pages counted for each).
+    pub fn resident_bytes(&self) -> Result<u64, Error> {
+        let mut sum = 0;
+        for cluster in &self.clusters {
+            sum += cluster
+                .pids()?
+                .into_values()
+                .filter_map(resident_bytes)
+                .sum::<u64>();
+        }
+        Ok(sum)
+    }
+}
+
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
+}

@@ -1,0 +1,175 @@
+//! Waiting on conditions, with a budget, and an error that shows what was seen last.
+//!
+//! Never wait by sleeping: name the condition.
+
+use std::time::{Duration, Instant};
+
+use crate::run;
+
+/// Pause between two looks at a condition.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// A condition was not met, or did not last.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// The budget is spent.
+    #[error("waited {elapsed:.1?} for {what}, last seen: {last}")]
+    NotSeen {
+        /// The condition.
+        what: String,
+        /// How long was waited.
+        elapsed: Duration,
+        /// What the last look found.
+        last: String,
+    },
+    /// A condition that had to stay true became false.
+    #[error("after {elapsed:.1?}, no longer true: {what}, seen: {seen}")]
+    Ended {
+        /// The condition.
+        what: String,
+        /// How long it held.
+        elapsed: Duration,
+        /// What was found instead.
+        seen: String,
+    },
+}
+
+/// Looks until `probe` says `Ok`, at most for `budget`. `what` and the `Err` of the last look are in the error.
+///
+/// A look that does not return is given up at the end of the budget. A spent budget keeps the logs of the clusters.
+pub async fn eventually<T, F>(budget: Duration, what: &str, mut probe: F) -> Result<T, WaitError>
+where
+    F: AsyncFnMut() -> Result<T, String>,
+{
+    let start = Instant::now();
+    let mut last = "nothing: the first look did not return".to_owned();
+    loop {
+        let left = budget.saturating_sub(start.elapsed());
+        match tokio::time::timeout(left, probe()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(seen)) => last = seen,
+            Err(_) => last = format!("{last} (the look after that did not return)"),
+        }
+        if start.elapsed() + INTERVAL >= budget {
+            run::keep_all("a wait was in vain");
+            return Err(WaitError::NotSeen {
+                what: what.to_owned(),
+                elapsed: start.elapsed(),
+                last,
+            });
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Looks again and again for `duration`; every look must say `Ok`.
+///
+/// The last look may be given up when the time is over; when not one look returned, nothing was proven and that is an error.
+pub async fn stays_for<F>(duration: Duration, what: &str, mut probe: F) -> Result<(), WaitError>
+where
+    F: AsyncFnMut() -> Result<(), String>,
+{
+    let start = Instant::now();
+    let mut looks = 0;
+    loop {
+        let left = duration.saturating_sub(start.elapsed());
+        let seen = match tokio::time::timeout(left, probe()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(seen)) => Some(seen),
+            Err(_) if looks > 0 => return Ok(()),
+            Err(_) => Some("nothing: the first look did not return".to_owned()),
+        };
+        if let Some(seen) = seen {
+            run::keep_all("a state did not last");
+            let elapsed = start.elapsed();
+            return Err(WaitError::Ended {
+                what: what.to_owned(),
+                elapsed,
+                seen,
+            });
+        }
+        looks += 1;
+        if start.elapsed() + INTERVAL >= duration {
+            return Ok(());
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_condition_that_comes_true_gives_its_value() {
+        let mut looks = 0;
+
+        let value = eventually(Duration::from_secs(5), "three looks", async || {
+            looks += 1;
+            if looks == 3 {
+                Ok(looks)
+            } else {
+                Err(format!("{looks} looks"))
+            }
+        })
+        .await;
+
+        assert_eq!(value.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_spent_budget_shows_the_condition_and_the_last_state() {
+        let budget = Duration::from_millis(50);
+
+        let error = eventually(budget, "the moon", async || {
+            Err::<(), _>("clouds".to_owned())
+        })
+        .await
+        .unwrap_err()
+        .to_string();
+
+        assert!(error.contains("for the moon, last seen: clouds"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_look_that_never_returns_ends_with_the_budget() {
+        let budget = Duration::from_millis(50);
+
+        let error = eventually(budget, "an answer", async || {
+            std::future::pending::<Result<(), String>>().await
+        })
+        .await
+        .unwrap_err();
+
+        assert!(error.to_string().contains("did not return"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_state_that_does_not_last_is_an_error() {
+        let mut looks = 0;
+
+        let error = stays_for(Duration::from_secs(5), "calm", async || {
+            looks += 1;
+            if looks < 3 {
+                Ok(())
+            } else {
+                Err("storm".to_owned())
+            }
+        })
+        .await
+        .unwrap_err()
+        .to_string();
+
+        assert!(
+            error.contains("no longer true: calm, seen: storm"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_state_that_lasts_is_no_error() {
+        let lasted = stays_for(Duration::from_millis(50), "calm", async || Ok(())).await;
+
+        assert!(lasted.is_ok());
+    }
+}
