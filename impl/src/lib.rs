@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod kvstore;
 pub mod mesh;
 pub mod operator;
 pub mod queue;

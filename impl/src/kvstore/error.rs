@@ -1,0 +1,161 @@
+//! Errors of a store: which endpoint, which step, what to check next.
+
+use std::{fmt, time::Duration};
+
+use thiserror::Error;
+
+use super::{LeaseId, config::ConfigError};
+
+/// The call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Making a connection.
+    Connect,
+    /// Reading a key.
+    Get,
+    /// Reading a page of a prefix.
+    List,
+    /// Watching.
+    Watch,
+    /// Writing a key.
+    Put,
+    /// Deleting a key.
+    Delete,
+    /// Making a lease.
+    Grant,
+    /// Prolonging a lease.
+    KeepAlive,
+    /// Ending a lease.
+    Revoke,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connect",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Put => "put",
+            Self::Delete => "delete",
+            Self::Grant => "grant lease",
+            Self::KeepAlive => "keep lease alive",
+            Self::Revoke => "revoke lease",
+        })
+    }
+}
+
+/// Why a call to a store failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// A file that the connection needs is missing or broken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No connection, or it broke.
+    #[error(
+        "{endpoint}: {step}: no connection: {detail}; check that etcd runs there and that its port is open"
+    )]
+    Unreachable {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+        /// What the transport says.
+        detail: String,
+    },
+    /// No answer in time.
+    #[error(
+        "{endpoint}: {step}: no answer within {after:?}; check etcd's load and whether it has a leader"
+    )]
+    TimedOut {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The client's certificate does not allow the call.
+    #[error(
+        "{endpoint}: {step}: not allowed: {detail}; check the client certificate's common name and that user's role in etcd"
+    )]
+    Denied {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+        /// What etcd says.
+        detail: String,
+    },
+    /// The revision is no longer kept: list anew.
+    #[error("{endpoint}: {step}: the revision asked for is compacted; a new list is needed")]
+    Compacted {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+    },
+    /// The store has not reached a revision that was seen before: it was emptied or replaced.
+    #[error(
+        "{endpoint}: {step}: the store is at revision {got}, before {expected} which was seen earlier: it was emptied or replaced; a new list is needed"
+    )]
+    StoreBehind {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+        /// Revision that was seen.
+        expected: i64,
+        /// Revision that the store is at.
+        got: i64,
+    },
+    /// Another etcd cluster answers at the endpoint.
+    #[error(
+        "{endpoint}: {step}: another etcd cluster answers: expected id {expected:x}, got {got:x}; a new list is needed"
+    )]
+    StoreChanged {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+        /// Id of the cluster that answered before.
+        expected: u64,
+        /// Id of the cluster that answers now.
+        got: u64,
+    },
+    /// The lease is gone, and with it every key that was attached to it.
+    #[error("{endpoint}: lease {lease} is gone; its keys have to be written again")]
+    LeaseNotFound {
+        /// The endpoint.
+        endpoint: String,
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// The store refused the call for another reason.
+    #[error("{endpoint}: {step}: refused: {detail}")]
+    Refused {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+        /// What the store says.
+        detail: String,
+    },
+}
+
+impl Error {
+    /// Short name for metrics and logs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Config(_) => "ConfigInvalid",
+            Self::Unreachable { .. } => "Unreachable",
+            Self::TimedOut { .. } => "TimedOut",
+            Self::Denied { .. } => "Denied",
+            Self::Compacted { .. } => "Compacted",
+            Self::StoreBehind { .. } => "StoreBehind",
+            Self::StoreChanged { .. } => "StoreChanged",
+            Self::LeaseNotFound { .. } => "LeaseNotFound",
+            Self::Refused { .. } => "Refused",
+        }
+    }
+}

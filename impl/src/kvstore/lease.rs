@@ -1,0 +1,176 @@
+//! Keys that go when we go: everything that is put here hangs on a lease, and leases are kept alive.
+//!
+//! When a lease is lost (the store was emptied, or was away for longer than the time-to-live) its keys are reported so that they
+//! can be written again. Stopping revokes nothing: a restart must not look like a deletion.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, task::JoinHandle};
+
+use super::{Error, KvStore, LeaseId};
+
+/// Most keys on one lease. Cilium's limit, which keeps the end of a lease a small transaction.
+pub const KEYS_PER_LEASE: usize = 1000;
+
+/// Longest time between two keep-alives; so fast is the loss of an emptied store noticed.
+const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
+
+/// Writes keys under leases and keeps those alive until dropped.
+#[derive(Debug)]
+pub struct Leases<S> {
+    store: S,
+    ttl: Duration,
+    shared: Arc<Shared>,
+    keeper: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    held: Mutex<Held>,
+    lost: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    keys: BTreeMap<LeaseId, BTreeSet<String>>,
+    lease_of: BTreeMap<String, LeaseId>,
+    lost: BTreeSet<String>,
+}
+
+impl<S: KvStore> Leases<S> {
+    /// Leases with this time-to-live (Cilium's `--kvstore-lease-ttl`: 15 min). Must be called within a runtime.
+    pub fn new(store: S, ttl: Duration) -> Self {
+        let shared = Arc::new(Shared::default());
+        let keeper = tokio::spawn(keep(store.clone(), ttl, Arc::clone(&shared)));
+        Self {
+            store,
+            ttl,
+            shared,
+            keeper,
+        }
+    }
+
+    /// Writes a key under a lease with room; returns the revision. A lease that turns out to be gone is replaced at once.
+    pub async fn put(&self, key: &str, value: Vec<u8>) -> Result<i64, Error> {
+        let lease = self.attach(key).await?;
+        match self.store.put(key, value.clone(), Some(lease)).await {
+            Err(Error::LeaseNotFound { .. }) => {
+                self.shared.lose(lease);
+                let lease = self.attach(key).await?;
+                let revision = self.store.put(key, value, Some(lease)).await?;
+                self.shared.held().lost.remove(key);
+                Ok(revision)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Deletes a key; returns the store's revision and whether the key was there.
+    pub async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
+        let deleted = self.store.delete(key).await?;
+        self.shared.held().detach(key);
+        Ok(deleted)
+    }
+
+    /// Waits until keys went with a lost lease and returns them, each once. They have to be put again.
+    ///
+    /// Cancel-safe: keys are taken only when the call returns.
+    pub async fn lost(&self) -> BTreeSet<String> {
+        loop {
+            let lost = mem::take(&mut self.shared.held().lost);
+            if !lost.is_empty() {
+                return lost;
+            }
+            self.shared.lost.notified().await;
+        }
+    }
+
+    /// The lease that the key hangs on, else one with room, else a new one.
+    async fn attach(&self, key: &str) -> Result<LeaseId, Error> {
+        if let Some(lease) = self.shared.held().attach(key) {
+            return Ok(lease);
+        }
+        let lease = self.store.grant(self.ttl).await?;
+        let mut held = self.shared.held();
+        held.keys.entry(lease).or_default();
+        Ok(held.attach(key).unwrap_or(lease))
+    }
+}
+
+impl<S> Drop for Leases<S> {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports the keys of a lease that is gone.
+    fn lose(&self, lease: LeaseId) {
+        let mut held = self.held();
+        let Some(keys) = held.keys.remove(&lease) else {
+            return;
+        };
+        for key in &keys {
+            held.lease_of.remove(key);
+        }
+        held.lost.extend(keys);
+        drop(held);
+        self.lost.notify_one();
+    }
+}
+
+impl Held {
+    fn attach(&mut self, key: &str) -> Option<LeaseId> {
+        if let Some(lease) = self.lease_of.get(key) {
+            return Some(*lease);
+        }
+        let (lease, keys) = self
+            .keys
+            .iter_mut()
+            .find(|(_, keys)| keys.len() < KEYS_PER_LEASE)?;
+        keys.insert(key.to_owned());
+        self.lease_of.insert(key.to_owned(), *lease);
+        Some(*lease)
+    }
+
+    fn detach(&mut self, key: &str) {
+        self.lost.remove(key);
+        if let Some(keys) = self
+            .lease_of
+            .remove(key)
+            .and_then(|lease| self.keys.get_mut(&lease))
+        {
+            keys.remove(key);
+        }
+    }
+}
+
+async fn keep<S: KvStore>(store: S, ttl: Duration, shared: Arc<Shared>) {
+    let pause = (ttl / 3).min(KEEPALIVE_MAX);
+    loop {
+        tokio::time::sleep(pause).await;
+        let leases: Vec<_> = shared.held().keys.keys().copied().collect();
+        for lease in leases {
+            match store.keep_alive(lease).await {
+                Ok(()) => {}
+                Err(error @ Error::LeaseNotFound { .. }) => {
+                    tracing::warn!(%error, "a lease is lost");
+                    shared.lose(lease);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, reason = error.reason(), "a lease could not be kept alive; trying again");
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! A store in memory, for tests: etcd's revisions, leases, watches and compaction, and the ways in which an etcd fails.
+//!
+//! It never forgets an event unless told to compact, and runs leases on tokio's clock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    Cursor, Entry, Error, Event, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope, Step, Watch,
+    WatchBatch,
+};
+
+type Sender = mpsc::UnboundedSender<Result<WatchBatch, Error>>;
+
+/// A store in memory. Clones are the same store.
+#[derive(Debug, Clone)]
+pub struct MemoryStore {
+    name: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    reachable: bool,
+    store_id: u64,
+    revision: i64,
+    compacted: i64,
+    entries: BTreeMap<String, Entry>,
+    /// The entries at the time of the last compaction, which `history` builds on.
+    base: BTreeMap<String, Entry>,
+    history: Vec<(i64, Vec<Event>)>,
+    watchers: Vec<Watcher>,
+    leases: BTreeMap<LeaseId, Lease>,
+    last_lease: i64,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    scope: Scope,
+    sender: Sender,
+}
+
+#[derive(Debug)]
+struct Lease {
+    ttl: Duration,
+    ends: Instant,
+    keys: BTreeSet<String>,
+}
+
+impl MemoryStore {
+    /// An empty store with this name in messages.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            state: Arc::new(Mutex::new(State {
+                reachable: true,
+                store_id: 1,
+                revision: 1,
+                compacted: 0,
+                entries: BTreeMap::new(),
+                base: BTreeMap::new(),
+                history: Vec::new(),
+                watchers: Vec::new(),
+                leases: BTreeMap::new(),
+                last_lease: 0,
+            })),
+        }
+    }
+
+    /// Breaks every watch and fails every call, until told otherwise.
+    pub fn set_reachable(&self, reachable: bool) {
+        let mut state = self.state();
+        state.reachable = reachable;
+        if !reachable {
+            let error = self.unreachable(Step::Watch);
+            state.break_watches(&error);
+        }
+    }
+
+    /// Empties the store as a lost disk does: no events, revisions from 1, the same id unless `new_id`.
+    pub fn wipe(&self, new_id: bool) {
+        let mut state = self.state();
+        let error = self.unreachable(Step::Watch);
+        state.break_watches(&error);
+        state.store_id += u64::from(new_id);
+        state.revision = 1;
+        state.compacted = 0;
+        state.entries.clear();
+        state.base.clear();
+        state.history.clear();
+        state.leases.clear();
+    }
+
+    /// Forgets the events before the present revision.
+    pub fn compact(&self) {
+        let mut state = self.state();
+        state.compacted = state.revision;
+        let compacted = state.compacted;
+        state.base = state.entries.clone();
+        state.history.retain(|(revision, _)| *revision >= compacted);
+    }
+
+    /// Breaks every watch; new ones work at once.
+    pub fn disconnect(&self) {
+        let error = self.unreachable(Step::Watch);
+        self.state().break_watches(&error);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, if a client could reach it.
+    fn reach(&self, step: Step) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.state();
+        if !state.reachable {
+            return Err(self.unreachable(step));
+        }
+        state.end_leases(Instant::now());
+        Ok(state)
+    }
+
+    fn unreachable(&self, step: Step) -> Error {
+        Error::Unreachable {
+            endpoint: self.name.to_string(),
+            step,
+            detail: "the store is cut off".to_owned(),
+        }
+    }
+
+    /// Ends leases when they are due, also when nobody calls.
+    fn spawn_expiry(&self, due: Instant) {
+        let weak = Arc::downgrade(&self.state);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(due).await;
+            if let Some(state) = weak.upgrade() {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.end_leases(Instant::now());
+            }
+        });
+    }
+}
+
+impl State {
+    /// Writes events of a new revision.
+    fn commit(&mut self, events: Vec<Event>) {
+        let batch = |events| WatchBatch {
+            revision: self.revision,
+            store_id: self.store_id,
+            events,
+        };
+        self.watchers.retain(|watcher| {
+            let seen = in_scope(&events, &watcher.scope);
+            if seen.is_empty() {
+                !watcher.sender.is_closed()
+            } else {
+                watcher.sender.send(Ok(batch(seen))).is_ok()
+            }
+        });
+        self.history.push((self.revision, events));
+    }
+
+    fn break_watches(&mut self, error: &Error) {
+        for watcher in self.watchers.drain(..) {
+            let _gone = watcher.sender.send(Err(error.clone()));
+        }
+    }
+
+    fn remove(&mut self, keys: &BTreeSet<String>) {
+        let there: Vec<_> = keys
+            .iter()
+            .filter(|key| self.entries.contains_key(*key))
+            .cloned()
+            .collect();
+        if there.is_empty() {
+            return;
+        }
+        self.revision += 1;
+        let mod_revision = self.revision;
+        let mut events = Vec::new();
+        for key in there {
+            let entry = self.entries.remove(&key).expect("invariant: it is there");
+            self.detach(&entry);
+            events.push(Event::Delete { key, mod_revision });
+        }
+        self.commit(events);
+    }
+
+    fn detach(&mut self, entry: &Entry) {
+        if let Some(lease) = entry.lease.and_then(|lease| self.leases.get_mut(&lease)) {
+            lease.keys.remove(&entry.key);
+        }
+    }
+
+    fn end_leases(&mut self, now: Instant) {
+        let due: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.ends <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            if let Some(lease) = self.leases.remove(&id) {
+                self.remove(&lease.keys);
+            }
+        }
+    }
+}
+
+fn in_scope(events: &[Event], scope: &Scope) -> Vec<Event> {
+    events
+        .iter()
+        .filter(|event| scope.contains(event.key()))
+        .cloned()
+        .collect()
+}
+
+impl KvStore for MemoryStore {
+    fn endpoint(&self) -> String {
+        self.name.to_string()
+    }
+
+    async fn get(&self, key: &str) -> Result<Read, Error> {
+        let state = self.reach(Step::Get)?;
+        Ok(Read {
+            revision: state.revision,
+            store_id: state.store_id,
+            entry: state.entries.get(key).cloned(),
+        })
+    }
+
+    async fn page(&self, prefix: &str, cursor: Option<Cursor>) -> Result<Page, Error> {
+        let state = self.reach(Step::List)?;
+        let (revision, after) = match cursor {
+            None => (state.revision, None),
+            Some(Cursor { revision, after }) => (revision, Some(after)),
+        };
+        if revision < state.compacted {
+            return Err(Error::Compacted {
+                endpoint: self.name.to_string(),
+                step: Step::List,
+            });
+        }
+        if revision > state.revision {
+            return Err(self.behind(Step::List, revision, state.revision));
+        }
+        let mut rest = entries_at(&state, revision, prefix)
+            .into_values()
+            .filter(|entry| after.as_ref().is_none_or(|after| entry.key > *after));
+        let entries: Vec<_> = rest.by_ref().take(PAGE_ENTRIES).collect();
+        let more = rest.next().is_some();
+        let last = entries.last().map(|entry| entry.key.clone());
+        Ok(Page {
+            revision,
+            store_id: state.store_id,
+            entries,
+            next: last
+                .filter(|_| more)
+                .map(|after| Cursor { revision, after }),
+        })
+    }
+
+    async fn watch(&self, scope: &Scope, from_revision: i64) -> Result<Watch, Error> {
+        let mut state = self.reach(Step::Watch)?;
+        if from_revision > 0 && from_revision < state.compacted {
+            return Err(Error::Compacted {
+                endpoint: self.name.to_string(),
+                step: Step::Watch,
+            });
+        }
+        if state.revision < from_revision - 1 {
+            return Err(self.behind(Step::Watch, from_revision - 1, state.revision));
+        }
+        let from = if from_revision == 0 {
+            state.revision + 1
+        } else {
+            from_revision
+        };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        for (revision, events) in &state.history {
+            let seen = in_scope(events, scope);
+            if *revision >= from && !seen.is_empty() {
+                let _open = sender.send(Ok(WatchBatch {
+                    revision: *revision,
+                    store_id: state.store_id,
+                    events: seen,
+                }));
+            }
+        }
+        state.watchers.push(Watcher {
+            scope: scope.clone(),
+            sender,
+        });
+        Ok(Watch::new(
+            stream::unfold(receiver, |mut receiver| async {
+                receiver.recv().await.map(|batch| (batch, receiver))
+            })
+            .fuse(),
+        ))
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        let ends = Instant::now() + ttl;
+        let id = {
+            let mut state = self.reach(Step::Grant)?;
+            state.last_lease += 1;
+            let id = LeaseId(state.last_lease);
+            state.leases.insert(
+                id,
+                Lease {
+                    ttl,
+                    ends,
+                    keys: BTreeSet::new(),
+                },
+            );
+            id
+        };
+        self.spawn_expiry(ends);
+        Ok(id)
+    }
+
+    async fn keep_alive(&self, lease: LeaseId) -> Result<(), Error> {
+        let ends = {
+            let mut state = self.reach(Step::KeepAlive)?;
+            let Some(held) = state.leases.get_mut(&lease) else {
+                return Err(self.lease_not_found(lease));
+            };
+            held.ends = Instant::now() + held.ttl;
+            held.ends
+        };
+        self.spawn_expiry(ends);
+        Ok(())
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        let mut state = self.reach(Step::Revoke)?;
+        if let Some(held) = state.leases.remove(&lease) {
+            state.remove(&held.keys);
+        }
+        Ok(())
+    }
+
+    async fn put(&self, key: &str, value: Vec<u8>, lease: Option<LeaseId>) -> Result<i64, Error> {
+        let mut state = self.reach(Step::Put)?;
+        if let Some(lease) = lease.filter(|lease| !state.leases.contains_key(lease)) {
+            return Err(self.lease_not_found(lease));
+        }
+        state.revision += 1;
+        let revision = state.revision;
+        let before = state.entries.remove(key);
+        if let Some(before) = &before {
+            state.detach(before);
+        }
+        if let Some(held) = lease.and_then(|lease| state.leases.get_mut(&lease)) {
+            held.keys.insert(key.to_owned());
+        }
+        let entry = Entry {
+            key: key.to_owned(),
+            value,
+            create_revision: before.map_or(revision, |before| before.create_revision),
+            mod_revision: revision,
+            lease,
+        };
+        state.entries.insert(key.to_owned(), entry.clone());
+        state.commit(vec![Event::Put(entry)]);
+        Ok(revision)
+    }
+
+    async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
+        let mut state = self.reach(Step::Delete)?;
+        let before = state.revision;
+        state.remove(&BTreeSet::from([key.to_owned()]));
+        Ok((state.revision, state.revision > before))
+    }
+}
+
+impl MemoryStore {
+    fn lease_not_found(&self, lease: LeaseId) -> Error {
+        Error::LeaseNotFound {
+            endpoint: self.name.to_string(),
+            lease,
+        }
+    }
+
+    fn behind(&self, step: Step, expected: i64, got: i64) -> Error {
+        Error::StoreBehind {
+            endpoint: self.name.to_string(),
+            step,
+            expected,
+            got,
+        }
+    }
+}
+
+/// The entries of a prefix as they were: today's with the later events taken back.
+fn entries_at(state: &State, revision: i64, prefix: &str) -> BTreeMap<String, Entry> {
+    if revision == state.revision {
+        return range(&state.entries, prefix);
+    }
+    let mut entries = range(&state.base, prefix);
+    for (at, events) in &state.history {
+        for event in events {
+            if *at > revision || !event.key().starts_with(prefix) {
+                continue;
+            }
+            match event {
+                Event::Put(entry) => entries.insert(entry.key.clone(), entry.clone()),
+                Event::Delete { key, .. } => entries.remove(key),
+            };
+        }
+    }
+    entries
+}
+
+fn range(entries: &BTreeMap<String, Entry>, prefix: &str) -> BTreeMap<String, Entry> {
+    entries
+        .range(prefix.to_owned()..)
+        .take_while(|(key, _)| key.starts_with(prefix))
+        .map(|(key, entry)| (key.clone(), entry.clone()))
+        .collect()
+}

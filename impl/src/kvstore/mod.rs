@@ -1,0 +1,192 @@
+//! A cluster's store: the part of etcd that the mesh uses, as a trait with two implementations.
+//!
+//! [`etcd::EtcdStore`] is the real one; [`memory::MemoryStore`] is for tests and can be broken on purpose. One battery of
+//! tests runs on both. A call that fails says so; nothing here retries for ever, turns an error into an empty answer, or
+//! gives an answer of another store than the one it began with.
+
+use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
+
+pub mod backoff;
+#[cfg(test)]
+mod battery;
+pub mod config;
+pub mod error;
+pub mod etcd;
+pub mod lease;
+pub mod memory;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tls;
+pub mod watch;
+mod watching;
+
+pub use error::{Error, Step};
+pub use watch::{Event, Watch, WatchBatch};
+
+/// Most entries of one page. 250, so that a page of the largest values that etcd takes (1.5 MiB) still fits one answer.
+pub const PAGE_ENTRIES: usize = 250;
+
+/// Id of a lease, chosen by the store; never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub(crate) i64);
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: Vec<u8>,
+    /// Revision of the store at which the key was made.
+    pub create_revision: i64,
+    /// Revision of the store at which the value was written.
+    pub mod_revision: i64,
+    /// The lease that the key goes with, if any.
+    pub lease: Option<LeaseId>,
+}
+
+/// Answer to a read of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// Revision of the store when it answered.
+    pub revision: i64,
+    /// Id of the etcd cluster that answered. A wiped etcd that starts with the same flags has the same id.
+    pub store_id: u64,
+    /// The entry, if the key exists.
+    pub entry: Option<Entry>,
+}
+
+/// One page of a list, in the order of the keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Revision that the entries are of; equal in all pages of one list.
+    pub revision: i64,
+    /// Id of the etcd cluster that answered.
+    pub store_id: u64,
+    /// The entries, at most [`PAGE_ENTRIES`].
+    pub entries: Vec<Entry>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<Cursor>,
+}
+
+/// Where the next page of a list begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    revision: i64,
+    after: String,
+}
+
+/// A finished list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Revision that the entries are of.
+    pub revision: i64,
+    /// Id of the etcd cluster that answered.
+    pub store_id: u64,
+    /// Every entry, by key.
+    pub entries: BTreeMap<String, Entry>,
+}
+
+/// What to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// One key, exactly. A peer's credentials may allow no more than that for its cluster-config (Cilium's `remote` role).
+    Key(String),
+    /// Every key that begins with this text.
+    Prefix(String),
+}
+
+impl Scope {
+    /// Whether the key is in the scope.
+    pub fn contains(&self, key: &str) -> bool {
+        match self {
+            Self::Key(own) => own == key,
+            Self::Prefix(prefix) => key.starts_with(prefix.as_str()),
+        }
+    }
+
+    /// The key or prefix as text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Key(text) | Self::Prefix(text) => text,
+        }
+    }
+}
+
+/// A store. Clones share the connection. Every call is bounded in time.
+pub trait KvStore: Clone + Send + Sync + 'static {
+    /// What to call the store in messages: its endpoints.
+    fn endpoint(&self) -> String;
+
+    /// Reads one key; the answer is not older than the call.
+    fn get(&self, key: &str) -> impl Future<Output = Result<Read, Error>> + Send;
+
+    /// Reads a page of a prefix: the first without a cursor, then with the last page's.
+    ///
+    /// [`Error::Compacted`] when the revision of the list is gone: begin again.
+    fn page(
+        &self,
+        prefix: &str,
+        cursor: Option<Cursor>,
+    ) -> impl Future<Output = Result<Page, Error>> + Send;
+
+    /// Watches from a revision on, that one included. Returns once the store has accepted.
+    ///
+    /// The stream ends with an error: [`Error::Compacted`] asks for a new list, and so does [`Error::StoreBehind`], made when
+    /// the store has not reached `from_revision - 1` (a wiped etcd accepts such a watch and is silent for ever).
+    fn watch(
+        &self,
+        scope: &Scope,
+        from_revision: i64,
+    ) -> impl Future<Output = Result<Watch, Error>> + Send;
+
+    /// Makes a lease. The store may lengthen a short time-to-live (etcd: about 2 s).
+    fn grant(&self, ttl: Duration) -> impl Future<Output = Result<LeaseId, Error>> + Send;
+
+    /// Prolongs a lease by its time-to-live; [`Error::LeaseNotFound`] when it is gone, and its keys with it.
+    fn keep_alive(&self, lease: LeaseId) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Ends a lease; its keys go in one revision. No error when it is gone already.
+    fn revoke(&self, lease: LeaseId) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Writes a key, under a lease if there is one; returns the revision.
+    fn put(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lease: Option<LeaseId>,
+    ) -> impl Future<Output = Result<i64, Error>> + Send;
+
+    /// Deletes a key; returns the store's revision after it and whether the key was there.
+    fn delete(&self, key: &str) -> impl Future<Output = Result<(i64, bool), Error>> + Send;
+
+    /// Reads all pages of a prefix. For prefixes that fit into memory twice; others go page by page.
+    fn list(&self, prefix: &str) -> impl Future<Output = Result<Listing, Error>> + Send {
+        async move {
+            let mut entries = BTreeMap::new();
+            let mut cursor = None;
+            loop {
+                let page = self.page(prefix, cursor).await?;
+                entries.extend(
+                    page.entries
+                        .into_iter()
+                        .map(|entry| (entry.key.clone(), entry)),
+                );
+                cursor = page.next;
+                if cursor.is_none() {
+                    return Ok(Listing {
+                        revision: page.revision,
+                        store_id: page.store_id,
+                        entries,
+                    });
+                }
+            }
+        }
+    }
+}

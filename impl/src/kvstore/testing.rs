@@ -1,0 +1,218 @@
+//! For tests: a real etcd on loopback that can be killed, restarted and emptied, and waiting on conditions.
+
+use std::{
+    env,
+    ffi::OsString,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::{KvStore, config::EtcdConfig, etcd::EtcdStore, memory::MemoryStore};
+
+/// How long a condition may take on a busy machine.
+pub(crate) const BUDGET: Duration = Duration::from_secs(30);
+
+/// Waits until the condition holds; fails the test when it does not within [`BUDGET`].
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + BUDGET;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {BUDGET:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A store and the ways to break it.
+pub(crate) trait Subject: Sized {
+    /// The store's type.
+    type Store: KvStore;
+    /// A running, empty store.
+    async fn start() -> Self;
+    /// A new client of it.
+    fn store(&self) -> Self::Store;
+    /// Forgets all events before the present revision.
+    async fn compact(&self);
+    /// Makes it unreachable.
+    async fn stop(&mut self);
+    /// Makes it reachable again, with its data.
+    async fn resume(&mut self);
+    /// Empties it and starts it again with the same id.
+    async fn wipe(&mut self);
+}
+
+/// A store in memory, to be broken.
+pub(crate) struct Memory(MemoryStore);
+
+impl Subject for Memory {
+    type Store = MemoryStore;
+
+    async fn start() -> Self {
+        Self(MemoryStore::new("memory"))
+    }
+
+    fn store(&self) -> MemoryStore {
+        self.0.clone()
+    }
+
+    async fn compact(&self) {
+        self.0.compact();
+    }
+
+    async fn stop(&mut self) {
+        self.0.set_reachable(false);
+    }
+
+    async fn resume(&mut self) {
+        self.0.set_reachable(true);
+    }
+
+    async fn wipe(&mut self) {
+        self.0.wipe(false);
+        self.0.set_reachable(true);
+    }
+}
+
+/// A real etcd, to be broken.
+pub(crate) struct Etcd {
+    dir: TempDir,
+    ports: (u16, u16),
+    tls: Vec<OsString>,
+    child: Option<Child>,
+}
+
+impl Etcd {
+    /// Starts an etcd; `tls` are its arguments for TLS, in which case readiness is the caller's business.
+    pub(crate) fn launch(tls: Vec<OsString>) -> Self {
+        let mut etcd = Self {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+            ports: free_ports(),
+            tls,
+            child: None,
+        };
+        etcd.spawn();
+        etcd
+    }
+
+    /// URL for clients.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_empty() { "http" } else { "https" };
+        format!("{scheme}://127.0.0.1:{}", self.ports.0)
+    }
+
+    fn spawn(&mut self) {
+        let client = self.url();
+        let peer = format!("http://127.0.0.1:{}", self.ports.1);
+        let log = std::fs::File::create(self.dir.path().join("log")).expect("a log file");
+        let mut command = Command::new(binary("etcd"));
+        command
+            .arg("--data-dir")
+            .arg(self.dir.path().join("data"))
+            .args(["--name", "a", "--log-level", "warn", "--unsafe-no-fsync"])
+            .args([
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("a={peer}")])
+            .args(&self.tls)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        self.child = Some(command.spawn().expect("etcd starts"));
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ended = child.kill();
+            let _status = child.wait();
+        }
+    }
+
+    async fn ready(&self) {
+        eventually("etcd answers", async || {
+            self.store().get("probe").await.is_ok()
+        })
+        .await;
+    }
+}
+
+impl Subject for Etcd {
+    type Store = EtcdStore;
+
+    async fn start() -> Self {
+        let etcd = Self::launch(Vec::new());
+        etcd.ready().await;
+        etcd
+    }
+
+    fn store(&self) -> EtcdStore {
+        EtcdStore::new(EtcdConfig::from_urls(&[self.url()]).expect("a good URL"))
+    }
+
+    async fn compact(&self) {
+        let revision = self
+            .store()
+            .get("probe")
+            .await
+            .expect("etcd answers")
+            .revision;
+        let mut client = etcd_client::Client::connect([self.url()], None)
+            .await
+            .expect("etcd answers");
+        client.compact(revision, None).await.expect("etcd compacts");
+    }
+
+    async fn stop(&mut self) {
+        self.kill();
+    }
+
+    async fn resume(&mut self) {
+        self.spawn();
+        self.ready().await;
+    }
+
+    async fn wipe(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.dir.path().join("data")).expect("the data is there");
+        self.resume().await;
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_ports() -> (u16, u16) {
+    let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
+    let (client, peer) = (listen(), listen());
+    (port(&client), port(&peer))
+}
+
+/// Finds a test binary, or says how to get it.
+fn binary(name: &str) -> PathBuf {
+    let named = ["TOMBOLO_ASSETS", "KUBEBUILDER_ASSETS"]
+        .into_iter()
+        .filter_map(env::var_os)
+        .map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    named
+        .chain(env::split_paths(&path))
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| {
+            panic!("no {name} in TOMBOLO_ASSETS, KUBEBUILDER_ASSETS or PATH; run `make assets`")
+        })
+}
