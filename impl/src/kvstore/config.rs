@@ -60,7 +60,7 @@ pub struct TlsFiles {
 /// Cilium's file as written. Members that only tune etcd's Go client are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct File {
+struct Written {
     #[serde(default)]
     endpoints: Option<Vec<String>>,
     trusted_ca_file: Option<PathBuf>,
@@ -112,7 +112,7 @@ impl EtcdConfig {
 
     /// Parses the text of a client file.
     pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
-        let parsed: File = serde_saphyr::from_str(text).map_err(|error| ConfigError {
+        let parsed: Written = serde_saphyr::from_str(text).map_err(|error| ConfigError {
             file: file.to_owned(),
             field: "-",
             problem: format!("is not valid: {error}"),

@@ -16,9 +16,7 @@ pub mod lease;
 pub mod memory;
 #[cfg(test)]
 pub(crate) mod testing;
-mod tls;
 pub mod watch;
-mod watching;
 
 pub use error::{Error, Step};
 pub use watch::{Event, Watch, WatchBatch};

@@ -7,12 +7,15 @@ use etcd_client::{EventType, WatchResponse, WatchStream};
 use futures::stream;
 
 use super::{
-    Error, Event, Step, Watch, WatchBatch,
-    etcd::{Session, check_store, classify, entry, header_of},
+    super::{Error, Event, Step, Watch, WatchBatch},
+    entry,
+    failure::classify,
+    session::{EtcdStore, Session, check_store, header_of},
 };
 
 /// Waits until the store has accepted the watch.
 pub(super) async fn start(
+    store: &EtcdStore,
     session: &Session,
     mut responses: WatchStream,
     from_revision: i64,
@@ -29,12 +32,15 @@ pub(super) async fn start(
             got: header.1,
         });
     }
-    let state = Some((session.clone(), responses));
+    let state = Some((store.clone(), session.clone(), responses));
     Ok(Watch::new(stream::unfold(state, |state| async {
-        let (session, mut responses) = state?;
+        let (store, session, mut responses) = state?;
         match batch(&session, &mut responses).await {
-            Ok(batch) => Some((Ok(batch), Some((session, responses)))),
-            Err(error) => Some((Err(error), None)),
+            Ok(batch) => Some((Ok(batch), Some((store, session, responses)))),
+            Err(error) => {
+                store.settle(&session, &error).await;
+                Some((Err(error), None))
+            }
         }
     })))
 }

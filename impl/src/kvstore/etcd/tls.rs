@@ -6,7 +6,7 @@ use std::path::Path;
 use etcd_client::{Certificate, Identity, TlsOptions};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use super::config::{ConfigError, TlsFiles};
+use super::super::config::{ConfigError, TlsFiles};
 
 /// Reads the files; an error names file and field.
 pub(super) async fn read(files: &TlsFiles) -> Result<TlsOptions, ConfigError> {

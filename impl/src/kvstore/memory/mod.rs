@@ -3,7 +3,7 @@
 //! It never forgets an event unless told to compact, and runs leases on tokio's clock.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,7 +16,9 @@ use super::{
     WatchBatch,
 };
 
-type Sender = mpsc::UnboundedSender<Result<WatchBatch, Error>>;
+mod state;
+
+use state::{Lease, State, Watcher, entries_at, in_scope};
 
 /// A store in memory. Clones are the same store.
 #[derive(Debug, Clone)]
@@ -25,51 +27,12 @@ pub struct MemoryStore {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug)]
-struct State {
-    reachable: bool,
-    store_id: u64,
-    revision: i64,
-    compacted: i64,
-    entries: BTreeMap<String, Entry>,
-    /// The entries at the time of the last compaction, which `history` builds on.
-    base: BTreeMap<String, Entry>,
-    history: Vec<(i64, Vec<Event>)>,
-    watchers: Vec<Watcher>,
-    leases: BTreeMap<LeaseId, Lease>,
-    last_lease: i64,
-}
-
-#[derive(Debug)]
-struct Watcher {
-    scope: Scope,
-    sender: Sender,
-}
-
-#[derive(Debug)]
-struct Lease {
-    ttl: Duration,
-    ends: Instant,
-    keys: BTreeSet<String>,
-}
-
 impl MemoryStore {
     /// An empty store with this name in messages.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            state: Arc::new(Mutex::new(State {
-                reachable: true,
-                store_id: 1,
-                revision: 1,
-                compacted: 0,
-                entries: BTreeMap::new(),
-                base: BTreeMap::new(),
-                history: Vec::new(),
-                watchers: Vec::new(),
-                leases: BTreeMap::new(),
-                last_lease: 0,
-            })),
+            state: Arc::new(Mutex::new(State::new())),
         }
     }
 
@@ -88,22 +51,12 @@ impl MemoryStore {
         let mut state = self.state();
         let error = self.unreachable(Step::Watch);
         state.break_watches(&error);
-        state.store_id += u64::from(new_id);
-        state.revision = 1;
-        state.compacted = 0;
-        state.entries.clear();
-        state.base.clear();
-        state.history.clear();
-        state.leases.clear();
+        state.wipe(new_id);
     }
 
     /// Forgets the events before the present revision.
     pub fn compact(&self) {
-        let mut state = self.state();
-        state.compacted = state.revision;
-        let compacted = state.compacted;
-        state.base = state.entries.clone();
-        state.history.retain(|(revision, _)| *revision >= compacted);
+        self.state().compact();
     }
 
     /// Breaks every watch; new ones work at once.
@@ -145,80 +98,6 @@ impl MemoryStore {
             }
         });
     }
-}
-
-impl State {
-    /// Writes events of a new revision.
-    fn commit(&mut self, events: Vec<Event>) {
-        let batch = |events| WatchBatch {
-            revision: self.revision,
-            store_id: self.store_id,
-            events,
-        };
-        self.watchers.retain(|watcher| {
-            let seen = in_scope(&events, &watcher.scope);
-            if seen.is_empty() {
-                !watcher.sender.is_closed()
-            } else {
-                watcher.sender.send(Ok(batch(seen))).is_ok()
-            }
-        });
-        self.history.push((self.revision, events));
-    }
-
-    fn break_watches(&mut self, error: &Error) {
-        for watcher in self.watchers.drain(..) {
-            let _gone = watcher.sender.send(Err(error.clone()));
-        }
-    }
-
-    fn remove(&mut self, keys: &BTreeSet<String>) {
-        let there: Vec<_> = keys
-            .iter()
-            .filter(|key| self.entries.contains_key(*key))
-            .cloned()
-            .collect();
-        if there.is_empty() {
-            return;
-        }
-        self.revision += 1;
-        let mod_revision = self.revision;
-        let mut events = Vec::new();
-        for key in there {
-            let entry = self.entries.remove(&key).expect("invariant: it is there");
-            self.detach(&entry);
-            events.push(Event::Delete { key, mod_revision });
-        }
-        self.commit(events);
-    }
-
-    fn detach(&mut self, entry: &Entry) {
-        if let Some(lease) = entry.lease.and_then(|lease| self.leases.get_mut(&lease)) {
-            lease.keys.remove(&entry.key);
-        }
-    }
-
-    fn end_leases(&mut self, now: Instant) {
-        let due: Vec<_> = self
-            .leases
-            .iter()
-            .filter(|(_, lease)| lease.ends <= now)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in due {
-            if let Some(lease) = self.leases.remove(&id) {
-                self.remove(&lease.keys);
-            }
-        }
-    }
-}
-
-fn in_scope(events: &[Event], scope: &Scope) -> Vec<Event> {
-    events
-        .iter()
-        .filter(|event| scope.contains(event.key()))
-        .cloned()
-        .collect()
 }
 
 impl KvStore for MemoryStore {
@@ -396,32 +275,4 @@ impl MemoryStore {
             got,
         }
     }
-}
-
-/// The entries of a prefix as they were: today's with the later events taken back.
-fn entries_at(state: &State, revision: i64, prefix: &str) -> BTreeMap<String, Entry> {
-    if revision == state.revision {
-        return range(&state.entries, prefix);
-    }
-    let mut entries = range(&state.base, prefix);
-    for (at, events) in &state.history {
-        for event in events {
-            if *at > revision || !event.key().starts_with(prefix) {
-                continue;
-            }
-            match event {
-                Event::Put(entry) => entries.insert(entry.key.clone(), entry.clone()),
-                Event::Delete { key, .. } => entries.remove(key),
-            };
-        }
-    }
-    entries
-}
-
-fn range(entries: &BTreeMap<String, Entry>, prefix: &str) -> BTreeMap<String, Entry> {
-    entries
-        .range(prefix.to_owned()..)
-        .take_while(|(key, _)| key.starts_with(prefix))
-        .map(|(key, entry)| (key.clone(), entry.clone()))
-        .collect()
 }

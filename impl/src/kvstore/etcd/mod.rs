@@ -1,0 +1,208 @@
+//! A store that is a real etcd.
+//!
+//! One connection at a time, to one endpoint: endpoints behind one name may be different etcd clusters, and an answer of another
+//! cluster than the one the connection began with is an error, never mixed in. After an error of the transport the next call
+//! connects anew, to endpoints in random order, and reads the TLS files again. The client library neither restarts watches nor
+//! keeps leases alive; those who watch and [`super::lease`] do.
+
+use std::time::Duration;
+
+use etcd_client::{GetOptions, PutOptions, WatchOptions};
+use tokio::time::timeout;
+
+use super::{Cursor, Entry, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope, Step, Watch};
+
+mod failure;
+mod session;
+mod tls;
+mod watching;
+
+use failure::{classify, for_lease, for_revision};
+pub use session::EtcdStore;
+use session::{REQUEST_TIMEOUT, header_of};
+
+/// Largest answer, in bytes: a page of the largest values that etcd takes by default (1.5 MiB) and some room.
+const MESSAGE_MAX: usize = PAGE_ENTRIES * (1536 * 1024 + 4096);
+
+impl KvStore for EtcdStore {
+    fn endpoint(&self) -> String {
+        self.endpoints()
+    }
+
+    async fn get(&self, key: &str) -> Result<Read, Error> {
+        let answer = self
+            .call(Step::Get, |client| async move {
+                client.kv_client().get(key, None).await
+            })
+            .await?;
+        let (store_id, revision) = header_of(answer.header());
+        Ok(Read {
+            revision,
+            store_id,
+            entry: answer.kvs().first().and_then(entry),
+        })
+    }
+
+    async fn page(&self, prefix: &str, cursor: Option<Cursor>) -> Result<Page, Error> {
+        let limit = i64::try_from(PAGE_ENTRIES).expect("invariant: a small constant");
+        let mut options = GetOptions::new().with_limit(limit);
+        let expected = cursor.as_ref().map_or(0, |cursor| cursor.revision);
+        let first = match &cursor {
+            None => {
+                options = options.with_prefix();
+                prefix.as_bytes().to_vec()
+            }
+            Some(Cursor { revision, after }) => {
+                options = options
+                    .with_range(prefix_end(prefix))
+                    .with_revision(*revision);
+                [after.as_bytes(), &[0]].concat()
+            }
+        };
+        let answer = self
+            .call(Step::List, |client| async move {
+                let mut client = client.kv_client().max_decoding_message_size(MESSAGE_MAX);
+                client.get(first, Some(options)).await
+            })
+            .await
+            .map_err(|error| for_revision(error, expected))?;
+        let (store_id, now) = header_of(answer.header());
+        let revision = cursor.map_or(now, |cursor| cursor.revision);
+        let after = answer
+            .kvs()
+            .last()
+            .map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
+        Ok(Page {
+            revision,
+            store_id,
+            entries: answer.kvs().iter().filter_map(entry).collect(),
+            next: after
+                .filter(|_| answer.more())
+                .map(|after| Cursor { revision, after }),
+        })
+    }
+
+    async fn watch(&self, scope: &Scope, from_revision: i64) -> Result<Watch, Error> {
+        let session = self.session().await?;
+        let mut options = WatchOptions::new()
+            .with_start_revision(from_revision)
+            .with_progress_notify()
+            .with_fragment();
+        if matches!(scope, Scope::Prefix(_)) {
+            options = options.with_prefix();
+        }
+        let mut client = session
+            .client
+            .watch_client()
+            .max_decoding_message_size(MESSAGE_MAX);
+        let key = scope.as_str().to_owned();
+        let started = timeout(REQUEST_TIMEOUT, async {
+            let stream = client
+                .watch(key, Some(options))
+                .await
+                .map_err(|error| classify(&session.endpoint, Step::Watch, &error))?;
+            watching::start(self, &session, stream, from_revision).await
+        });
+        let outcome = started.await.unwrap_or_else(|_| {
+            Err(Error::TimedOut {
+                endpoint: session.endpoint.to_string(),
+                step: Step::Watch,
+                after: REQUEST_TIMEOUT,
+            })
+        });
+        if let Err(error) = &outcome {
+            self.settle(&session, error).await;
+        }
+        outcome
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        let seconds = i64::try_from(ttl.as_secs().max(1)).unwrap_or(i64::MAX);
+        let answer = self
+            .call(Step::Grant, |client| async move {
+                client.lease_client().grant(seconds, None).await
+            })
+            .await?;
+        Ok(LeaseId(answer.id()))
+    }
+
+    async fn keep_alive(&self, lease: LeaseId) -> Result<(), Error> {
+        let session = self.session().await?;
+        let mut client = session.client.lease_client();
+        let outcome = match timeout(REQUEST_TIMEOUT, client.keep_alive(lease.0)).await {
+            Ok(Ok(_)) => Ok(()),
+            // The library's own error for an answer with a time-to-live of 0.
+            Ok(Err(etcd_client::Error::LeaseKeepAliveError(_))) => Err(Error::LeaseNotFound {
+                endpoint: session.endpoint.to_string(),
+                lease,
+            }),
+            Ok(Err(error)) => Err(for_lease(
+                classify(&session.endpoint, Step::KeepAlive, &error),
+                Some(lease),
+            )),
+            Err(_) => Err(Error::TimedOut {
+                endpoint: session.endpoint.to_string(),
+                step: Step::KeepAlive,
+                after: REQUEST_TIMEOUT,
+            }),
+        };
+        if let Err(error) = &outcome {
+            self.settle(&session, error).await;
+        }
+        outcome
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        let outcome = self
+            .call(Step::Revoke, |client| async move {
+                client.lease_client().revoke(lease.0).await
+            })
+            .await;
+        match outcome.map_err(|error| for_lease(error, Some(lease))) {
+            Ok(_) | Err(Error::LeaseNotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn put(&self, key: &str, value: Vec<u8>, lease: Option<LeaseId>) -> Result<i64, Error> {
+        let options = lease.map(|lease| PutOptions::new().with_lease(lease.0));
+        let answer = self
+            .call(Step::Put, |client| async move {
+                client.kv_client().put(key, value, options).await
+            })
+            .await
+            .map_err(|error| for_lease(error, lease))?;
+        Ok(header_of(answer.header()).1)
+    }
+
+    async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
+        let answer = self
+            .call(Step::Delete, |client| async move {
+                client.kv_client().delete(key, None).await
+            })
+            .await?;
+        Ok((header_of(answer.header()).1, answer.deleted() > 0))
+    }
+}
+
+/// The entry, if its key is text. Keys of a mesh are; any other is nobody's.
+pub(super) fn entry(kv: &etcd_client::KeyValue) -> Option<Entry> {
+    Some(Entry {
+        key: kv.key_str().ok()?.to_owned(),
+        value: kv.value().to_vec(),
+        create_revision: kv.create_revision(),
+        mod_revision: kv.mod_revision(),
+        lease: Some(kv.lease()).filter(|&lease| lease != 0).map(LeaseId),
+    })
+}
+
+fn prefix_end(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}

@@ -1,0 +1,174 @@
+//! The content of a store in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, time::Instant};
+
+use super::super::{Entry, Error, Event, LeaseId, Scope, WatchBatch};
+
+pub(super) type Sender = mpsc::UnboundedSender<Result<WatchBatch, Error>>;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) reachable: bool,
+    pub(super) store_id: u64,
+    pub(super) revision: i64,
+    pub(super) compacted: i64,
+    pub(super) entries: BTreeMap<String, Entry>,
+    /// The entries at the time of the last compaction, which `history` builds on.
+    pub(super) base: BTreeMap<String, Entry>,
+    pub(super) history: Vec<(i64, Vec<Event>)>,
+    pub(super) watchers: Vec<Watcher>,
+    pub(super) leases: BTreeMap<LeaseId, Lease>,
+    pub(super) last_lease: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Watcher {
+    pub(super) scope: Scope,
+    pub(super) sender: Sender,
+}
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) ttl: Duration,
+    pub(super) ends: Instant,
+    pub(super) keys: BTreeSet<String>,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            reachable: true,
+            store_id: 1,
+            revision: 1,
+            compacted: 0,
+            entries: BTreeMap::new(),
+            base: BTreeMap::new(),
+            history: Vec::new(),
+            watchers: Vec::new(),
+            leases: BTreeMap::new(),
+            last_lease: 0,
+        }
+    }
+
+    /// Loses everything but the id, or that too.
+    pub(super) fn wipe(&mut self, new_id: bool) {
+        *self = Self {
+            reachable: self.reachable,
+            store_id: self.store_id + u64::from(new_id),
+            last_lease: self.last_lease,
+            ..Self::new()
+        };
+    }
+
+    pub(super) fn compact(&mut self) {
+        self.compacted = self.revision;
+        self.base = self.entries.clone();
+        let compacted = self.compacted;
+        self.history.retain(|(revision, _)| *revision >= compacted);
+    }
+
+    /// Writes events of a new revision.
+    pub(super) fn commit(&mut self, events: Vec<Event>) {
+        let batch = |events| WatchBatch {
+            revision: self.revision,
+            store_id: self.store_id,
+            events,
+        };
+        self.watchers.retain(|watcher| {
+            let seen = in_scope(&events, &watcher.scope);
+            if seen.is_empty() {
+                !watcher.sender.is_closed()
+            } else {
+                watcher.sender.send(Ok(batch(seen))).is_ok()
+            }
+        });
+        self.history.push((self.revision, events));
+    }
+
+    pub(super) fn break_watches(&mut self, error: &Error) {
+        for watcher in self.watchers.drain(..) {
+            let _gone = watcher.sender.send(Err(error.clone()));
+        }
+    }
+
+    pub(super) fn remove(&mut self, keys: &BTreeSet<String>) {
+        let there: Vec<_> = keys
+            .iter()
+            .filter(|key| self.entries.contains_key(*key))
+            .cloned()
+            .collect();
+        if there.is_empty() {
+            return;
+        }
+        self.revision += 1;
+        let mod_revision = self.revision;
+        let mut events = Vec::new();
+        for key in there {
+            let entry = self.entries.remove(&key).expect("invariant: it is there");
+            self.detach(&entry);
+            events.push(Event::Delete { key, mod_revision });
+        }
+        self.commit(events);
+    }
+
+    pub(super) fn detach(&mut self, entry: &Entry) {
+        if let Some(lease) = entry.lease.and_then(|lease| self.leases.get_mut(&lease)) {
+            lease.keys.remove(&entry.key);
+        }
+    }
+
+    pub(super) fn end_leases(&mut self, now: Instant) {
+        let due: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.ends <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            if let Some(lease) = self.leases.remove(&id) {
+                self.remove(&lease.keys);
+            }
+        }
+    }
+}
+
+pub(super) fn in_scope(events: &[Event], scope: &Scope) -> Vec<Event> {
+    events
+        .iter()
+        .filter(|event| scope.contains(event.key()))
+        .cloned()
+        .collect()
+}
+
+/// The entries of a prefix as they were: today's with the later events taken back.
+pub(super) fn entries_at(state: &State, revision: i64, prefix: &str) -> BTreeMap<String, Entry> {
+    if revision == state.revision {
+        return range(&state.entries, prefix);
+    }
+    let mut entries = range(&state.base, prefix);
+    for (at, events) in &state.history {
+        for event in events {
+            if *at > revision || !event.key().starts_with(prefix) {
+                continue;
+            }
+            match event {
+                Event::Put(entry) => entries.insert(entry.key.clone(), entry.clone()),
+                Event::Delete { key, .. } => entries.remove(key),
+            };
+        }
+    }
+    entries
+}
+
+fn range(entries: &BTreeMap<String, Entry>, prefix: &str) -> BTreeMap<String, Entry> {
+    entries
+        .range(prefix.to_owned()..)
+        .take_while(|(key, _)| key.starts_with(prefix))
+        .map(|(key, entry)| (key.clone(), entry.clone()))
+        .collect()
+}
