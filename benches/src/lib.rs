@@ -1,1 +1,1 @@
-//! Placeholder.
+//! Benches only; see `benches/` and the README.

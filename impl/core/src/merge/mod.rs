@@ -13,6 +13,8 @@ mod session_affinity;
 mod traffic;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 use std::{
