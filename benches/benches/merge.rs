@@ -19,15 +19,22 @@ const PORTS: [u16; 2] = [1, 8];
 /// Exports of `clusters` clusters with `ports` ports each; every second cluster numbers its ports from `disagreement`.
 fn exports(clusters: u16, ports: u16, disagreement: u16) -> Vec<ExportSpec> {
     let port = |offset: u16, n: u16| ServicePort {
-        name: format!("port-{n}").as_str().try_into().unwrap(),
+        name: format!("port-{n}")
+            .as_str()
+            .try_into()
+            .expect("invariant: a label"),
         protocol: Protocol::Tcp,
         app_protocol: None,
         port: 8000 + offset + n,
     };
     let export = |n: u16| ExportSpec {
-        cluster: format!("cluster-{n}").as_str().try_into().unwrap(),
-        name: NamespacedName::parse("shop", "checkout").unwrap(),
-        created_at: Timestamp::from_second(1_700_000_000 + i64::from(n)).unwrap(),
+        cluster: format!("cluster-{n}")
+            .as_str()
+            .try_into()
+            .expect("invariant: a label"),
+        name: NamespacedName::parse("shop", "checkout").expect("invariant: two labels"),
+        created_at: Timestamp::from_second(1_700_000_000 + i64::from(n))
+            .expect("invariant: a time of 2023"),
         labels: BTreeMap::from([("team".to_owned(), "pay".to_owned())]),
         annotations: BTreeMap::new(),
         ports: (0..ports)
