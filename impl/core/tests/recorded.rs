@@ -1,6 +1,11 @@
 //! The decisions of the core against those of Cilium 1.20.2, recorded: the exports that were in the clusters' stores go in,
 //! what Cilium wrote into ServiceExports and ServiceImports must come out. Where Tombolo differs on purpose, it says so here.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a broken fixture may fail the test at once"
+)]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
