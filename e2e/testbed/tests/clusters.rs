@@ -164,33 +164,6 @@ async fn every_namespace_is_new_and_exists_where_it_was_asked_for() -> Result<()
     Ok(())
 }
 
-#[tokio::test]
-async fn evidence_holds_objects_records_and_logs() -> Result<()> {
-    let bed = Testbed::shared().await?;
-    let namespace = bed.namespace().await?;
-    create_service(bed.cluster(0), &namespace).await?;
-    let endpoint = bed.cluster(0).mesh_etcd_endpoint()?;
-    let mut etcd = etcd_client::Client::connect([endpoint], None).await?;
-    etcd.put("cilium/state/test", "value", None).await?;
-
-    let failed: Result<()> = bed
-        .with_evidence(&namespace, async { anyhow::bail!("for a reason") })
-        .await;
-
-    let directory = bed
-        .directory()
-        .join(format!("evidence-{namespace}"))
-        .join("a");
-    let read = |name: &str| std::fs::read_to_string(directory.join(name));
-    assert_eq!(failed.unwrap_err().to_string(), "for a reason");
-    assert!(read("Service.yaml")?.contains("name: web"));
-    assert!(read("mesh-etcd.txt")?.contains("cilium/state/test @"));
-    assert!(!read("kube-apiserver.log")?.is_empty());
-    // The failure was part of the test, so this run has nothing to keep.
-    std::fs::remove_file(bed.directory().join("keep"))?;
-    Ok(())
-}
-
 async fn create_service(cluster: &Cluster, namespace: &str) -> Result<Service> {
     let service: Service = serde_json::from_value(serde_json::json!({
         "metadata": { "name": "web" },

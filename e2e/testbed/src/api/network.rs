@@ -1,18 +1,16 @@
 //! Numbers of one cluster: address ranges that no other cluster of the testbed has, and ports on loopback.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     ops::Range,
-    path::PathBuf,
-    sync::Mutex,
+    sync::{Mutex, PoisonError},
 };
 
 /// Most clusters in one testbed: their address ranges are numbered.
 pub(crate) const MAX_CLUSTERS: usize = 16;
 
-/// Ports that one cluster gets; what each is for is [`Port`].
+/// Ports that one cluster gets; what each is for is [`Port`], and the last one is the claim.
 const BLOCK: u16 = 8;
 
 /// Ports where blocks are looked for when the system's ephemeral range leaves less.
@@ -21,15 +19,6 @@ const FALLBACK: Range<u16> = 10_000..32_000;
 /// Why there are no ports.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The directory of the locks cannot be used.
-    #[error("cannot lock ports in {}: {source}", path.display())]
-    Lock {
-        /// Directory or file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
     /// Every block is taken.
     #[error("no {BLOCK} free ports in a row between {} and {}; end what listens there", range.start, range.end)]
     Exhausted {
@@ -57,32 +46,32 @@ pub(crate) enum Port {
 #[derive(Debug)]
 pub(crate) struct Ports {
     first: u16,
-    /// An advisory lock, which ends with the process.
-    _lock: File,
+    /// Listens on the last port of the block, where nobody connects: whoever else wants the block finds it taken, also
+    /// while none of the servers runs. It ends with the process.
+    _claim: TcpListener,
 }
 
 impl Ports {
     /// Claims a block whose ports are all free.
     pub(crate) fn claim() -> Result<Self, PortError> {
-        /// Where the next search of this process begins, counted in blocks.
-        static NEXT: Mutex<u32> = Mutex::new(0);
+        /// Blocks that this process has tried.
+        static TRIED: Mutex<u32> = Mutex::new(0);
         let range = range();
         let blocks = u32::from((range.end - range.start) / BLOCK);
-        let directory = std::env::temp_dir().join("tombolo-testbed-ports");
-        let in_path = |path: PathBuf| move |source| PortError::Lock { path, source };
-        fs::create_dir_all(&directory).map_err(in_path(directory.clone()))?;
-        let mut next = NEXT
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..blocks {
-            let block = next.wrapping_add(std::process::id() * 7) % blocks;
-            *next += 1;
+            // Processes begin at different blocks, so that they seldom try the same one.
+            let block = std::process::id().wrapping_mul(7).wrapping_add(*tried) % blocks;
+            *tried = tried.wrapping_add(1);
             let first = range.start + u16::try_from(block).unwrap_or(0) * BLOCK;
-            let path = directory.join(first.to_string());
-            let lock = File::options().create(true).append(true).open(&path);
-            let lock = lock.map_err(in_path(path))?;
-            if lock.try_lock().is_ok() && (first..first + BLOCK).all(is_free) {
-                return Ok(Self { first, _lock: lock });
+            let last = first + BLOCK - 1;
+            if let Some(claim) = listen(last)
+                && (first..last).all(|port| listen(port).is_some())
+            {
+                return Ok(Self {
+                    first,
+                    _claim: claim,
+                });
             }
         }
         Err(PortError::Exhausted { range })
@@ -99,8 +88,8 @@ impl Ports {
     }
 }
 
-fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+fn listen(port: u16) -> Option<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
 }
 
 /// The ports just below those for outgoing connections.
