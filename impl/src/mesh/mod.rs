@@ -1,3 +1,5 @@
 //! Between clusters: what this cluster publishes and what its peers say.
 
+mod peer;
+pub mod peers;
 pub mod tables;
