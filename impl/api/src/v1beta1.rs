@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::SessionAffinityConfig;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a ServiceExport adds to the Service of its name.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq"
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ServiceExportSpec {
     /// Labels for the ServiceImport (`KEP-1645#17`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct ServiceExportStatus {
     derive = "Default",
     derive = "PartialEq"
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ServiceImportSpec {
     /// Ports; may be empty.
     #[serde(default)]
@@ -116,4 +116,57 @@ pub struct ServiceImportStatus {
 pub struct ClusterStatus {
     /// Its name.
     pub cluster: String,
+}
+
+/// Makes a missing or `null` `spec` an empty one. The schema lets users leave it out, and a list with one such object
+/// must still be readable.
+macro_rules! optional_spec {
+    ($spec:ident, $path:literal) => {
+        impl<'de> Deserialize<'de> for $spec {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                struct Given(#[serde(with = $path)] $spec);
+
+                let given = Option::<Given>::deserialize(deserializer)?;
+                Ok(given.map(|given| given.0).unwrap_or_default())
+            }
+        }
+
+        impl Serialize for $spec {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                Self::serialize(self, serializer)
+            }
+        }
+    };
+}
+
+optional_spec!(ServiceExportSpec, "ServiceExportSpec");
+optional_spec!(ServiceImportSpec, "ServiceImportSpec");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_without_spec_is_read_as_one_with_an_empty_spec() {
+        for text in [
+            r#"{"metadata":{"name":"a"}}"#,
+            r#"{"metadata":{"name":"a"},"spec":null}"#,
+        ] {
+            let export: ServiceExport = serde_json::from_str(text).unwrap();
+            let import: ServiceImport = serde_json::from_str(text).unwrap();
+
+            assert_eq!(export.spec, ServiceExportSpec::default());
+            assert_eq!(import.spec, ServiceImportSpec::default());
+        }
+    }
+
+    #[test]
+    fn a_spec_is_written_as_it_was_read() {
+        let text = r#"{"exportedLabels":{"a":"b"}}"#;
+
+        let spec: ServiceExportSpec = serde_json::from_str(text).unwrap();
+
+        assert_eq!(serde_json::to_string(&spec).unwrap(), text);
+    }
 }

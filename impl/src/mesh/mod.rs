@@ -2,4 +2,5 @@
 
 mod peer;
 pub mod peers;
+pub mod publisher;
 pub mod tables;
