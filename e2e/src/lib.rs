@@ -1,1 +1,9 @@
-//! Placeholder.
+//! Scenarios over whole clusters: real API servers, real etcd, Tombolo's roles as processes.
+//!
+//! Nothing here looks inside the product: only at API objects, at the records in the mesh's etcd, at logs and metrics.
+
+pub mod manifest;
+pub mod records;
+pub mod scene;
+pub mod stats;
+pub mod view;

@@ -29,7 +29,7 @@ pub use cluster::Cluster;
 pub use component::{Component, ComponentError};
 pub use error::Error;
 pub use peers::PeerError;
-pub use pods::{FakePod, PodOptions, ZONE_LABEL};
+pub use pods::{FAKE_NODE, FakePod, PodOptions, ZONE_LABEL};
 pub use process::ProcessError;
 pub use provider::{Provider, ProviderError};
 pub use roles::{Role, RoleError};

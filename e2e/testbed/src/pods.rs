@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{Cluster, Error};
 
 /// Name of the node that all fake pods are on.
-const NODE: &str = "fake";
+pub const FAKE_NODE: &str = "fake";
 
 /// Label of the node that names its zone; in cluster `a` the zone is `zone-a`.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -97,14 +97,14 @@ impl Cluster {
         let zone = format!("zone-{}", self.name);
         let labels = [
             (ZONE_LABEL, zone.as_str()),
-            ("kubernetes.io/hostname", NODE),
+            ("kubernetes.io/hostname", FAKE_NODE),
         ];
         let node = Node {
-            metadata: metadata(NODE, &labels),
+            metadata: metadata(FAKE_NODE, &labels),
             ..Default::default()
         };
         let api = Api::<Node>::all(self.client());
-        let failed = |error| self.api_error(format!("create node {NODE}"), error);
+        let failed = |error| self.api_error(format!("create node {FAKE_NODE}"), error);
         match api.create(&PostParams::default(), &node).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -116,7 +116,7 @@ impl Cluster {
             "capacity": { "cpu": "8", "memory": "8Gi", "pods": "1000" },
         }});
         let patched = api
-            .patch_status(NODE, &PatchParams::default(), &Patch::Merge(&status))
+            .patch_status(FAKE_NODE, &PatchParams::default(), &Patch::Merge(&status))
             .await;
         patched.map(drop).map_err(failed)
     }
@@ -145,7 +145,7 @@ impl Cluster {
             ..Default::default()
         };
         let spec = PodSpec {
-            node_name: Some(NODE.to_owned()),
+            node_name: Some(FAKE_NODE.to_owned()),
             containers: vec![container],
             hostname: options.hostname,
             subdomain: options.subdomain,

@@ -96,8 +96,17 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// The smallest HTTP client that can read a health page.
 async fn http_get(address: SocketAddr, path: &str, expect: &str) -> Result<(), String> {
+    let body = http_page(address, path).await?;
+    if body.contains(expect) {
+        Ok(())
+    } else {
+        Err(format!("http://{address}{path} says {body}"))
+    }
+}
+
+/// The smallest HTTP client that can read a health page: the body of an answer 200.
+pub(crate) async fn http_page(address: SocketAddr, path: &str) -> Result<String, String> {
     let ask = async {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
@@ -110,12 +119,11 @@ async fn http_get(address: SocketAddr, path: &str, expect: &str) -> Result<(), S
         .await
         .map_err(|error| format!("http://{address}{path}: {error}"))?;
     let status_ok = answer.split_whitespace().nth(1) == Some("200");
-    if status_ok && answer.contains(expect) {
-        Ok(())
-    } else {
-        Err(format!(
+    match answer.split_once("\r\n\r\n") {
+        Some((_, body)) if status_ok => Ok(body.to_owned()),
+        _ => Err(format!(
             "http://{address}{path} says {}",
             answer.replace("\r\n", " | ")
-        ))
+        )),
     }
 }

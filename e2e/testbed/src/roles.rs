@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use crate::{
     Cluster, Component, Error, Testbed,
     api::{ControlPlane, Port},
-    probe::Probe,
+    probe::{Probe, http_page},
 };
 
 /// Environment variable that names the `tombolo` binary to test.
@@ -59,6 +59,16 @@ pub enum RoleError {
         /// What cargo said.
         output: String,
     },
+    /// A role does not give a page.
+    #[error("{cluster}: {role:?} does not answer: {answer}; is it running?")]
+    Page {
+        /// Name of the cluster.
+        cluster: String,
+        /// The role.
+        role: Role,
+        /// What it said instead.
+        answer: String,
+    },
 }
 
 impl Testbed {
@@ -80,11 +90,7 @@ impl Cluster {
     pub async fn start_role(&self, role: Role, extra: &[&str]) -> Result<(), Error> {
         let plane = self.plane("run roles of Tombolo")?;
         let binary = binary().await?;
-        let port = match role {
-            Role::Mesh => Port::MeshHealth,
-            Role::Operator => Port::OperatorHealth,
-        };
-        let address = plane.ports.address(port);
+        let address = plane.ports.address(health_port(role));
         let mut args = flags(plane, role, &self.peers_directory()?);
         args.push(format!("--health-address={address}"));
         args.extend(extra.iter().map(|&flag| flag.to_owned()));
@@ -94,6 +100,27 @@ impl Cluster {
             expect: "",
         };
         Ok(plane.launch(role.into(), &binary, args, probe).await?)
+    }
+
+    /// A page of a role's health address, such as `/metrics`.
+    pub async fn role_page(&self, role: Role, path: &str) -> Result<String, Error> {
+        let address = self
+            .plane("run roles of Tombolo")?
+            .ports
+            .address(health_port(role));
+        let failed = |answer| RoleError::Page {
+            cluster: self.name.clone(),
+            role,
+            answer,
+        };
+        Ok(http_page(address, path).await.map_err(failed)?)
+    }
+}
+
+fn health_port(role: Role) -> Port {
+    match role {
+        Role::Mesh => Port::MeshHealth,
+        Role::Operator => Port::OperatorHealth,
     }
 }
 

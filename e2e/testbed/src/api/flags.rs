@@ -54,6 +54,8 @@ pub(super) fn api_server(
         ),
         format!("--service-cluster-ip-range={}", network.services()),
         "--endpoint-reconciler-type=none".to_owned(),
+        // Fake pods need no account, and must not have to wait until a new namespace has one.
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
     ]
 }
 

@@ -1,0 +1,93 @@
+//! Tests the suite itself: where the API is installed and nobody implements it, every case must fail, and at the step
+//! that it names. A case that passes there proves nothing.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use tombolo_conformance::{
+    cases,
+    clusters::{self, Cluster},
+    context::Budgets,
+    report::Counts,
+    suite::{Suite, Verdict},
+};
+use tombolo_testbed::{FAKE_NODE, Provider, Testbed, eventually};
+
+/// Time for the API server to serve a new CRD; it needs about half a second.
+const CRD_BUDGET: Duration = Duration::from_secs(20);
+/// Short, since nothing will ever appear; long enough for the set-up of a case to be accepted.
+const BUDGETS: Budgets = Budgets {
+    appear: Duration::from_millis(1500),
+    stay: Duration::from_millis(300),
+    poll: Duration::from_millis(100),
+};
+/// Cases at the same time: they only wait.
+const JOBS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() {
+    let testbed = Testbed::start_with(&Provider::Api, 2)
+        .await
+        .expect("clusters start");
+    let mut suite = Suite::new(Vec::new());
+    suite.budgets = BUDGETS;
+    for cluster in testbed.clusters() {
+        install_crds(cluster.client()).await;
+        cluster
+            .fake_node()
+            .await
+            .expect("the API server takes a node");
+        suite.clusters.push(Cluster {
+            name: cluster.name().to_owned(),
+            client: cluster.client(),
+            fake_node: Some(FAKE_NODE.to_owned()),
+        });
+    }
+    eventually(CRD_BUDGET, "the API to be served", async || {
+        clusters::check(&suite.clusters)
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await
+    .expect("the CRDs are good");
+
+    let verdicts = suite
+        .run_all(
+            cases::all().collect(),
+            JOBS,
+            |case, verdict| match verdict {
+                Verdict::Failed { failure, .. } => println!("{}: {failure}", case.id),
+                Verdict::Passed { .. } | Verdict::NotRun(_) => println!("{}: {verdict:?}", case.id),
+            },
+        )
+        .await;
+
+    let counts = Counts::of(verdicts.iter().map(|(_, verdict)| verdict));
+    assert_eq!(counts.failed, cases::all().count(), "{counts:?}");
+    assert_eq!(counts.exit_code(), 1);
+    for (case, verdict) in &verdicts {
+        let Verdict::Failed { failure, evidence } = verdict else {
+            panic!("{} did not fail", case.id);
+        };
+        assert_eq!(failure.step, case.fails_first, "{}: {failure}", case.id);
+        assert!(
+            evidence.contains("# cluster a, namespace mcs-conformance-"),
+            "{evidence}"
+        );
+    }
+}
+
+async fn install_crds(client: Client) {
+    let crds = Api::<CustomResourceDefinition>::all(client);
+    for yaml in tombolo_api::crds::ALL {
+        let crd: CustomResourceDefinition = serde_saphyr::from_str(yaml).expect("a CRD is YAML");
+        let apply = PatchParams::apply("tombolo-conformance-test");
+        crds.patch(&crd.name_any(), &apply, &Patch::Apply(&crd))
+            .await
+            .expect("the CRD is taken");
+    }
+}
