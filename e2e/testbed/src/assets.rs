@@ -87,6 +87,11 @@ impl Assets {
         Self::find_in(places(|name| env::var_os(name)))
     }
 
+    /// The directory that `make assets` fills; `None` when neither `TOMBOLO_CACHE`, `XDG_CACHE_HOME` nor `HOME` is set.
+    pub fn cache_directory() -> Option<PathBuf> {
+        cache(|name| env::var_os(name))
+    }
+
     /// Looks in these places, in order.
     pub fn find_in(places: Vec<Place>) -> Result<Self, MissingAssets> {
         let etcd = find_etcd(&places);
@@ -293,15 +298,22 @@ mod tests {
         }
     }
 
+    /// By `cp`: a file that this process itself wrote may still be open in a child that another test is just starting,
+    /// and then it cannot be run.
     fn install(directory: &Path, names: &[&str], version: &str) {
+        let text = directory.join("text");
+        fs::write(
+            &text,
+            format!("#!/bin/sh\necho 'etcd Version: {version}'\n"),
+        )
+        .unwrap();
+        fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
         for name in names {
-            let path = directory.join(name);
-            fs::write(
-                &path,
-                format!("#!/bin/sh\necho 'etcd Version: {version}'\n"),
-            )
-            .unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            let copied = Command::new("cp")
+                .arg(&text)
+                .arg(directory.join(name))
+                .status();
+            assert!(copied.unwrap().success());
         }
     }
 }
