@@ -273,3 +273,77 @@ impl Components {
         self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{process::Program, run::Run};
+
+    #[tokio::test]
+    async fn a_process_that_ends_at_once_is_named_with_the_end_of_its_log() {
+        let run = Arc::new(Run::start().unwrap());
+
+        let error = launch(&run, "echo cannot open the door; exit 3")
+            .await
+            .unwrap_err()
+            .to_string();
+
+        assert!(
+            error.contains("a/etcd: ended with exit status: 3"),
+            "{error}"
+        );
+        assert!(error.contains("cannot open the door"), "{error}");
+        assert!(error.contains("etcd.log"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named() {
+        let run = Arc::new(Run::start().unwrap());
+        let components = Components::new("a");
+        let program = program(&run, "/does/not/exist".into());
+
+        let error = components
+            .launch(Component::Etcd, managed(&run, program))
+            .await
+            .unwrap_err();
+
+        assert!(
+            error
+                .to_string()
+                .contains("a/etcd: cannot start /does/not/exist"),
+            "{error}"
+        );
+    }
+
+    async fn launch(run: &Arc<Run>, script: &str) -> Result<(), ComponentError> {
+        let mut program = program(run, "/bin/sh".into());
+        program.args = vec!["-c".to_owned(), script.to_owned()];
+        Components::new("a")
+            .launch(Component::Etcd, managed(run, program))
+            .await
+    }
+
+    fn program(run: &Run, path: PathBuf) -> Program {
+        Program {
+            name: "a/etcd".to_owned(),
+            path,
+            args: Vec::new(),
+            log: run.directory().join("etcd.log"),
+        }
+    }
+
+    fn managed(run: &Arc<Run>, program: Program) -> Managed {
+        let address = ([127, 0, 0, 1], 1).into();
+        Managed {
+            process: Process::new(program, Arc::clone(run)),
+            probe: Probe::Http {
+                address,
+                path: "/",
+                expect: "",
+            },
+            data: None,
+        }
+    }
+}

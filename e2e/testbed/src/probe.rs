@@ -115,8 +115,9 @@ pub(crate) async fn http_page(address: SocketAddr, path: &str) -> Result<String,
         stream.read_to_end(&mut answer).await?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer).into_owned())
     };
-    let answer = ask
+    let answer = tokio::time::timeout(LOOK, ask)
         .await
+        .map_err(|_| format!("http://{address}{path}: no answer within {LOOK:?}"))?
         .map_err(|error| format!("http://{address}{path}: {error}"))?;
     let status_ok = answer.split_whitespace().nth(1) == Some("200");
     match answer.split_once("\r\n\r\n") {

@@ -155,3 +155,64 @@ fn keep_on_panic() {
         }));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_run_kills_what_is_registered_and_nothing_else() {
+        let run = Run::start().unwrap();
+        let directory = run.directory().to_owned();
+        let [mut first, mut forgotten, mut last] = [(); 3].map(|()| sleeper());
+        for child in [&first, &forgotten, &last] {
+            run.add(child.id()).unwrap();
+        }
+        run.forget(forgotten.id()).unwrap();
+
+        // The watchdog waits until the pids are gone, which here is when this process has waited for them.
+        let ended = std::thread::spawn(move || [first.wait().unwrap(), last.wait().unwrap()]);
+        drop(run);
+
+        assert!(ended.join().unwrap().iter().all(|status| !status.success()));
+        assert!(forgotten.try_wait().unwrap().is_none(), "it still runs");
+        assert!(!directory.exists());
+        forgotten.kill().unwrap();
+        forgotten.wait().unwrap();
+    }
+
+    #[test]
+    fn kept_logs_stay_without_the_data_of_servers() {
+        let run = Run::start().unwrap();
+        let directory = run.directory().to_owned();
+        fs::create_dir_all(directory.join("a/etcd-data")).unwrap();
+        fs::write(directory.join("a/etcd.log"), "log").unwrap();
+
+        run.keep("for a test");
+        drop(run);
+
+        assert!(directory.join("a/etcd.log").exists());
+        assert_eq!(
+            directory.join("a/etcd-data").exists(),
+            std::env::var_os(KEEP).is_some()
+        );
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn keep_all_keeps_everything() {
+        let run = Run::start().unwrap();
+        let directory = run.directory().to_owned();
+        fs::create_dir_all(directory.join("a/etcd-data")).unwrap();
+
+        fs::write(directory.join("keep-all"), "").unwrap();
+        drop(run);
+
+        assert!(directory.join("a/etcd-data").exists());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+}

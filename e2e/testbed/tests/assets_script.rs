@@ -151,6 +151,24 @@ fn it_builds_all_four_once_and_prints_their_directory() -> Result<()> {
 }
 
 #[test]
+fn print_builds_nothing_and_names_the_command() -> Result<()> {
+    let machine = Machine::new()?;
+
+    let before = machine.script().arg("--print").output()?;
+    let built = machine.script().output()?;
+    let after = machine.script().arg("--print").output()?;
+
+    assert_eq!(before.status.code(), Some(1));
+    assert!(
+        stderr(&before).contains("run 'make assets'"),
+        "{}",
+        stderr(&before)
+    );
+    assert_eq!(stdout(&after), stdout(&built));
+    Ok(())
+}
+
+#[test]
 fn two_at_once_build_once() -> Result<()> {
     let machine = Machine::new()?;
 
