@@ -1,6 +1,10 @@
 //! Between clusters: what this cluster publishes and what its peers say.
 
+pub mod config_dir;
 mod peer;
+mod peering;
 pub mod peers;
 pub mod publisher;
+mod remote_cluster;
+mod reservations;
 pub mod tables;

@@ -3,9 +3,20 @@
 use std::fmt;
 
 use tombolo_core::{
-    names::{ClusterName, NamespacedName},
+    names::{ClusterId, ClusterName, NamespacedName},
     wire::cluster_config::ClusterConfig,
 };
+
+/// This cluster, as far as its peers matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalCluster {
+    /// Its name; a peer of this name is ignored.
+    pub name: ClusterName,
+    /// Its id; a peer with this id is refused.
+    pub id: ClusterId,
+    /// Largest id in the mesh: 255 or 511 (Cilium's `maxConnectedClusters`).
+    pub max_connected: u32,
+}
 
 /// A kind of record that peers leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,7 +21,8 @@ use tombolo_core::{
     service::{ClusterService, ExportSpec},
 };
 
-pub use super::peer::{Dirty, PeerState, PeerStatus, RecordKind};
+pub use super::peer::{Dirty, LocalCluster, PeerState, PeerStatus, RecordKind};
+pub use super::peering::run_peers;
 use super::tables::Table;
 
 /// Called with each service whose rows changed; must not block.
@@ -29,7 +30,7 @@ pub type Sink = Arc<dyn Fn(Dirty) + Send + Sync>;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Row {
+pub(crate) enum Row {
     /// Of an export.
     Export(Box<ExportSpec>),
     /// Of a global service.
@@ -38,7 +39,7 @@ pub(super) enum Row {
 
 /// A change of one row of a peer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// The peer says this.
     Set(NamespacedName, Row),
     /// The peer no longer says anything, provably.
@@ -138,6 +139,16 @@ impl RemoteState {
         })
     }
 
+    /// Whether a peer was synced once.
+    pub(crate) fn is_synced(&self, cluster: &ClusterName) -> bool {
+        self.with_peers(|peers| peers.by_name.get(cluster).is_some_and(|peer| peer.synced))
+    }
+
+    /// A peer's state.
+    pub(crate) fn state_of(&self, cluster: &ClusterName) -> Option<PeerState> {
+        self.with_peers(|peers| peers.by_name.get(cluster).map(|peer| peer.state))
+    }
+
     /// Whether the configuration was read and every peer in it was synced once.
     pub fn all_synced(&self) -> bool {
         self.with_peers(|peers| peers.loaded && peers.by_name.values().all(|peer| peer.synced))
@@ -179,12 +190,12 @@ impl RemoteState {
     }
 
     /// Counts a refused record.
-    pub(super) fn count_refused(&self, cluster: &ClusterName, kind: RecordKind) {
+    pub(crate) fn count_refused(&self, cluster: &ClusterName, kind: RecordKind) {
         self.refused(cluster, kind).inc();
     }
 
     /// The configuration was read: these are the peers. Their status stays when they were there before.
-    pub(super) fn configure(&self, names: &BTreeSet<ClusterName>) {
+    pub(crate) fn configure(&self, names: &BTreeSet<ClusterName>) {
         self.update_peers(|peers| {
             peers.loaded = true;
             peers.by_name.retain(|name, _| names.contains(name));
@@ -203,7 +214,7 @@ impl RemoteState {
     }
 
     /// Changes the status of a configured peer.
-    pub(super) fn update_peer(&self, cluster: &ClusterName, update: impl FnOnce(&mut PeerStatus)) {
+    pub(crate) fn update_peer(&self, cluster: &ClusterName, update: impl FnOnce(&mut PeerStatus)) {
         self.update_peers(|peers| {
             if let Some(status) = peers.by_name.get_mut(cluster) {
                 update(status);
@@ -212,7 +223,7 @@ impl RemoteState {
     }
 
     /// Notes how far a peer was followed. Tells nobody: this happens with every event.
-    pub(super) fn followed(&self, cluster: &ClusterName, revision: i64) {
+    pub(crate) fn followed(&self, cluster: &ClusterName, revision: i64) {
         let mut peers = self
             .shared
             .peers
@@ -224,7 +235,7 @@ impl RemoteState {
     }
 
     /// Applies changes of one peer, then reports the names.
-    pub(super) fn apply(&self, cluster: &ClusterName, changes: Vec<Change>) {
+    pub(crate) fn apply(&self, cluster: &ClusterName, changes: Vec<Change>) {
         let mut dirty = BTreeSet::new();
         self.write(|tables| {
             for change in changes {
@@ -237,7 +248,7 @@ impl RemoteState {
     }
 
     /// Removes the rows that a complete list did not contain, then reports their names; returns how many there were.
-    pub(super) fn retain_listed(
+    pub(crate) fn retain_listed(
         &self,
         cluster: &ClusterName,
         kind: RecordKind,
@@ -259,7 +270,7 @@ impl RemoteState {
     }
 
     /// Removes everything of a peer, then reports the names.
-    pub(super) fn drain(&self, cluster: &ClusterName, evidence: Evidence) {
+    pub(crate) fn drain(&self, cluster: &ClusterName, evidence: Evidence) {
         let (exports, services) = self.write(|tables| {
             (
                 tables.exports.remove_cluster(cluster, evidence),

@@ -1,0 +1,221 @@
+//! All peers: one task for each file in the configuration directory, for as long as the file is there.
+//!
+//! A changed file makes its peer connect anew and keeps the rows. Rows of a peer go, with the evidence that it was removed, only
+//! when its file is gone at two looks in a row; a broken or empty file, or a directory that cannot be read, removes nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tombolo_core::{evidence::Evidence, names::ClusterName};
+
+use super::{
+    config_dir::{ConfigDir, Error, Scan},
+    peers::{LocalCluster, RemoteState},
+    remote_cluster::{Memory, RemoteCluster},
+    reservations::Reservations,
+};
+use crate::kvstore::{config::EtcdConfig, etcd::EtcdStore};
+
+/// Time between two looks at the directory that no change causes.
+const REREAD_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long a file has to be gone before its peer is removed: some programs replace a file by deleting it first.
+const GONE_FOR: Duration = Duration::from_millis(100);
+
+/// Follows every peer in the directory until cancelled. Rows and states are in `state`, also afterwards.
+///
+/// An error when the directory cannot be read or watched at the start; later that is only logged.
+pub async fn run_peers(
+    config_dir: PathBuf,
+    local: LocalCluster,
+    state: RemoteState,
+    cancel: CancellationToken,
+) -> Result<(), Error> {
+    let dir = ConfigDir::new(config_dir, local.name.clone());
+    let mut changes = dir.watch()?;
+    let mut scan = dir.scan()?;
+    let mut peering = Peering {
+        local,
+        state,
+        reservations: Reservations::default(),
+        running: BTreeMap::new(),
+        told: BTreeSet::new(),
+    };
+    loop {
+        peering.reconcile(&dir, scan).await;
+        let woken = async {
+            tokio::select! {
+                () = changes.next() => {}
+                () = tokio::time::sleep(REREAD_INTERVAL) => {
+                    // The directory may be another one under the same path: watch it anew.
+                    let failed = dir.watch().map(|anew| changes = anew).err();
+                    peering.tell(failed.into_iter().collect());
+                }
+            }
+            peering.look(&dir).await
+        };
+        let Some(found) = cancel.run_until_cancelled(woken).await else {
+            break;
+        };
+        scan = found;
+    }
+    peering.stop_all().await;
+    Ok(())
+}
+
+struct Peering {
+    local: LocalCluster,
+    state: RemoteState,
+    reservations: Reservations,
+    running: BTreeMap<ClusterName, Running>,
+    /// What is wrong with the directory and was logged.
+    told: BTreeSet<String>,
+}
+
+/// A peer that is followed.
+struct Running {
+    config: EtcdConfig,
+    cancel: CancellationToken,
+    task: JoinHandle<Memory>,
+}
+
+impl Peering {
+    /// Reads the directory; again when a followed peer's file is gone or the directory cannot be read.
+    async fn look(&mut self, dir: &ConfigDir) -> Scan {
+        loop {
+            match dir.scan() {
+                Ok(scan) if self.gone(&scan).is_empty() => return scan,
+                Ok(first) => {
+                    tokio::time::sleep(GONE_FOR).await;
+                    if let Ok(second) = dir.scan()
+                        && self.gone(&second) == self.gone(&first)
+                    {
+                        return second;
+                    }
+                }
+                Err(error) => {
+                    self.tell(vec![error]);
+                    tokio::time::sleep(REREAD_INTERVAL / 30).await;
+                }
+            }
+        }
+    }
+
+    /// Names of peers that have no file any more.
+    fn gone(&self, scan: &Scan) -> BTreeSet<ClusterName> {
+        let there =
+            |name: &ClusterName| scan.peers.contains_key(name) || scan.hollow.contains(name);
+        let known = self.state.peers().into_iter().map(|peer| peer.cluster);
+        known.filter(|name| !there(name)).collect()
+    }
+
+    /// Makes the running tasks those of the directory.
+    async fn reconcile(&mut self, dir: &ConfigDir, scan: Scan) {
+        let removed = self.gone(&scan);
+        for peer in &removed {
+            tracing::info!(%peer, "the peer's file is gone: it is removed with its rows");
+            self.stop(peer).await;
+            self.state.drain(peer, Evidence::PeerRemoved);
+            self.reservations.release(peer);
+        }
+        let hollow: BTreeSet<_> = scan
+            .hollow
+            .into_iter()
+            .filter(|name| self.running.contains_key(name))
+            .collect();
+        let names = scan.peers.keys().chain(&hollow).cloned().collect();
+        self.state.configure(&names);
+        let mut problems = scan.problems;
+        problems.extend(hollow.iter().map(|name| Error::Hollow {
+            file: dir.file(name),
+        }));
+        for (peer, config) in scan.peers {
+            match config {
+                Ok(config) => self.follow(peer, config).await,
+                Err(error) => {
+                    self.state
+                        .update_peer(&peer, |status| status.last_error = Some(error.to_string()));
+                    problems.push(error);
+                }
+            }
+        }
+        self.tell(problems);
+    }
+
+    /// Follows a peer with this configuration; it learns on from what was learnt with the last one.
+    async fn follow(&mut self, peer: ClusterName, config: EtcdConfig) {
+        if self
+            .running
+            .get(&peer)
+            .is_some_and(|running| running.config == config && !running.task.is_finished())
+        {
+            return;
+        }
+        let mut memory = self.stop(&peer).await.unwrap_or_default();
+        // Other endpoints may be another store with the same numbers.
+        memory.forget_positions();
+        tracing::info!(%peer, endpoints = config.endpoints(), "following a peer");
+        let cancel = CancellationToken::new();
+        let remote = RemoteCluster {
+            peer: peer.clone(),
+            local: self.local.clone(),
+            store: EtcdStore::new(config.clone()),
+            state: self.state.clone(),
+            reservations: self.reservations.clone(),
+            memory,
+        };
+        let task = tokio::spawn(remote.run(cancel.clone()));
+        self.running.insert(
+            peer,
+            Running {
+                config,
+                cancel,
+                task,
+            },
+        );
+    }
+
+    /// Ends a peer's task; rows stay.
+    async fn stop(&mut self, peer: &ClusterName) -> Option<Memory> {
+        let running = self.running.remove(peer)?;
+        running.cancel.cancel();
+        match running.task.await {
+            Ok(memory) => Some(memory),
+            Err(error) => {
+                tracing::error!(%peer, %error, "following the peer failed; beginning anew");
+                None
+            }
+        }
+    }
+
+    async fn stop_all(&mut self) {
+        for running in self.running.values() {
+            running.cancel.cancel();
+        }
+        while let Some(peer) = self.running.keys().next().cloned() {
+            self.stop(&peer).await;
+        }
+    }
+
+    /// Logs what is wrong, once each.
+    fn tell(&mut self, problems: Vec<Error>) {
+        let texts: BTreeSet<_> = problems.iter().map(Error::to_string).collect();
+        for text in texts.difference(&self.told) {
+            tracing::error!("{text}");
+        }
+        self.told = texts;
+    }
+}
+
+impl Drop for Peering {
+    fn drop(&mut self) {
+        for running in self.running.values() {
+            running.cancel.cancel();
+        }
+    }
+}

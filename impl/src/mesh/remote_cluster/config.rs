@@ -1,0 +1,140 @@
+//! The cluster-config of a peer: whether the peer is accepted, and what of it is to be followed.
+
+use tombolo_core::{
+    evidence::Evidence,
+    wire::{
+        cluster_config::{self, Capabilities, ClusterConfig, EndpointSlicesExportMode},
+        key::{self, Resource},
+    },
+};
+
+use super::{super::peers::RecordKind, Error, RemoteCluster, memory::Mark};
+use crate::kvstore::{Entry, KvStore};
+
+/// Cilium's default of `maxConnectedClusters`. A cluster with the default accepts any value of its peers.
+const MAX_CONNECTED_DEFAULT: u32 = 255;
+
+/// A cluster-config to go by.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) config: ClusterConfig,
+    /// The entry it is in; none when it is gone or broken and the last good one is gone by. Then nothing is removed.
+    pub(super) present: Option<Mark>,
+}
+
+/// Where the records of one kind are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) kind: RecordKind,
+    /// Prefix of the records.
+    pub(super) prefix: String,
+    /// Key that says that all of them were written, and by its presence that their writer lives: the canary, or the
+    /// cluster-config of a peer that writes no canaries.
+    pub(super) canary: String,
+}
+
+impl<S: KvStore> RemoteCluster<S> {
+    /// Key of the peer's cluster-config.
+    pub(super) fn config_key(&self) -> String {
+        key::cluster_config_key(&self.peer)
+    }
+
+    /// Checks the cluster-config. A new id empties the peer's rows: it is another cluster.
+    pub(super) fn accept(&mut self, entry: Option<&Entry>) -> Result<Accepted, Error> {
+        let config = match self.decode_config(entry) {
+            Ok(config) => config,
+            Err(error) => return self.go_by_last_config(error),
+        };
+        self.check_config(&config)?;
+        if self.known_id().is_some_and(|known| known != config.id) {
+            tracing::warn!(peer = %self.peer, id = %config.id, "the peer has another id: it is another cluster; its rows are removed");
+            self.memory.forget_positions();
+            self.state.drain(&self.peer, Evidence::PeerIdChanged);
+        }
+        if self.memory.config.as_ref() != Some(&config)
+            && config.capabilities.service_exports_enabled.is_none()
+        {
+            tracing::warn!(peer = %self.peer, "the peer does not support MCS-API service export resources; its exports are not followed");
+        }
+        self.memory.config = Some(config.clone());
+        Ok(Accepted {
+            config,
+            present: entry.map(Mark::of),
+        })
+    }
+
+    fn decode_config(&self, entry: Option<&Entry>) -> Result<ClusterConfig, Error> {
+        let key = self.config_key();
+        let Some(entry) = entry else {
+            return Err(Error::NoConfig { key });
+        };
+        cluster_config::decode(&entry.value).map_err(|source| Error::BadConfig { key, source })
+    }
+
+    /// The config is gone or broken: the last one still says where the records are.
+    fn go_by_last_config(&self, error: Error) -> Result<Accepted, Error> {
+        let Some(config) = self.memory.config.clone() else {
+            return Err(error);
+        };
+        tracing::warn!(peer = %self.peer, %error, reason = error.reason(), "the peer is suspect; nothing of it is removed");
+        self.state.update_peer(&self.peer, |status| {
+            status.last_error = Some(error.to_string());
+        });
+        Ok(Accepted {
+            config,
+            present: None,
+        })
+    }
+
+    fn check_config(&self, config: &ClusterConfig) -> Result<(), Error> {
+        let (key, id) = (self.config_key(), config.id);
+        let (local, remote) = (
+            self.local.max_connected,
+            config.capabilities.max_connected_clusters,
+        );
+        if id.get() > local {
+            return Err(Error::IdTooLarge {
+                key,
+                id,
+                max: local,
+            });
+        }
+        if local != MAX_CONNECTED_DEFAULT && local != remote {
+            return Err(Error::MaxMismatch { key, local, remote });
+        }
+        if id == self.local.id {
+            return Err(Error::IdLocal { key, id });
+        }
+        self.reservations
+            .take(id, &self.peer)
+            .map_err(|holder| Error::IdTaken { key, id, holder })
+    }
+
+    /// Where the peer's records of this kind are; none when it publishes none.
+    pub(super) fn place(&self, capabilities: &Capabilities, kind: RecordKind) -> Option<Place> {
+        let cached = capabilities.cached;
+        let (published, prefix, resource) = match kind {
+            RecordKind::Exports => (
+                capabilities.service_exports_enabled.is_some(),
+                key::service_exports_prefix(&self.peer, cached),
+                Resource::ServiceExports,
+            ),
+            RecordKind::Services => (
+                capabilities.endpoint_slices_export_mode
+                    != EndpointSlicesExportMode::EndpointSlicesOnly,
+                key::services_prefix(&self.peer, cached),
+                Resource::Services,
+            ),
+        };
+        let canary = if capabilities.synced_canaries {
+            key::canary_key(&self.peer, resource, cached)
+        } else {
+            self.config_key()
+        };
+        published.then_some(Place {
+            kind,
+            prefix,
+            canary,
+        })
+    }
+}

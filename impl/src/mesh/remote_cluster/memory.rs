@@ -1,0 +1,142 @@
+//! What is remembered of a peer between connections: how far it was followed, and under which canary it was complete.
+
+use tombolo_core::wire::cluster_config::ClusterConfig;
+
+use super::super::peers::RecordKind;
+use crate::kvstore::{Entry, LeaseId};
+
+/// What is remembered of a peer between connections.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The cluster-config that was accepted last.
+    pub(super) config: Option<ClusterConfig>,
+    seen: Option<Seen>,
+    exports: FeedMemory,
+    services: FeedMemory,
+}
+
+/// How far a store was seen.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    store_id: u64,
+    revision: i64,
+}
+
+/// What is remembered of one prefix.
+#[derive(Debug, Default)]
+pub(super) struct FeedMemory {
+    /// The prefix.
+    pub(super) prefix: String,
+    /// Revision to go on from, that one included; none before the first list.
+    pub(super) position: Option<i64>,
+    /// The canary under which the rows are exactly what the peer says; none while that is unknown.
+    pub(super) synced: Option<Mark>,
+    /// Whether it was ever synced.
+    pub(super) was_synced: bool,
+}
+
+/// Which writing of a canary it is. A store that was emptied and filled again has another: leases are numbered at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) create_revision: i64,
+    lease: Option<LeaseId>,
+}
+
+impl Mark {
+    /// The mark of an entry.
+    pub(super) fn of(entry: &Entry) -> Self {
+        Self {
+            create_revision: entry.create_revision,
+            lease: entry.lease,
+        }
+    }
+}
+
+impl Memory {
+    /// What is remembered of one kind.
+    pub(super) fn feed(&self, kind: RecordKind) -> &FeedMemory {
+        match kind {
+            RecordKind::Exports => &self.exports,
+            RecordKind::Services => &self.services,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn feed_mut(&mut self, kind: RecordKind) -> &mut FeedMemory {
+        match kind {
+            RecordKind::Exports => &mut self.exports,
+            RecordKind::Services => &mut self.services,
+        }
+    }
+
+    /// Forgets where to go on, so that everything is read anew. The peer's id is kept.
+    pub(crate) fn forget_positions(&mut self) {
+        self.seen = None;
+        for kind in RecordKind::ALL {
+            let feed = self.feed_mut(kind);
+            feed.position = None;
+            feed.synced = None;
+        }
+    }
+
+    /// Notes an answer of the store; false when the store is not the one that was seen, or went back in time. Then
+    /// everything but the peer's id is forgotten.
+    pub(super) fn note(&mut self, store_id: u64, revision: i64) -> bool {
+        let continues = self
+            .seen
+            .is_none_or(|seen| seen.store_id == store_id && seen.revision <= revision);
+        if !continues {
+            self.forget_positions();
+        }
+        self.seen = Some(Seen { store_id, revision });
+        continues
+    }
+
+    /// Notes that the store reached a revision, as told by a watch (which may be behind other answers).
+    pub(super) fn reached(&mut self, revision: i64) {
+        if let Some(seen) = &mut self.seen {
+            seen.revision = seen.revision.max(revision);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed() -> Memory {
+        let mut memory = Memory::default();
+        memory.note(1, 10);
+        memory.exports.position = Some(11);
+        memory
+    }
+
+    #[test]
+    fn a_store_that_goes_on_keeps_the_positions() {
+        let mut memory = followed();
+
+        assert!(memory.note(1, 10));
+        assert!(memory.note(1, 12));
+        assert_eq!(memory.exports.position, Some(11));
+    }
+
+    #[test]
+    fn a_store_that_goes_back_or_has_another_id_loses_the_positions() {
+        for (store_id, revision) in [(1, 9), (2, 20)] {
+            let mut memory = followed();
+
+            assert!(!memory.note(store_id, revision));
+            assert_eq!(memory.exports.position, None);
+            assert!(memory.note(store_id, revision));
+        }
+    }
+
+    #[test]
+    fn what_a_watch_reached_counts() {
+        let mut memory = followed();
+        memory.reached(30);
+        memory.reached(5);
+
+        assert!(!memory.note(1, 29));
+    }
+}

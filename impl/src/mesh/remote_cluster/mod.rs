@@ -1,0 +1,91 @@
+//! One peer: connects to its store, reads its cluster-config, then follows what it exports for as long as it is configured.
+//!
+//! What the peer says is set as soon as it arrives. What it no longer says is removed only when it provably meant to: its canary
+//! stands, and is the one under which the list was found complete. Everything else (no connection, no canary, no cluster-config,
+//! an emptied store) makes the peer suspect and removes nothing. One task per peer; peers never wait for each other.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tombolo_core::names::{ClusterId, ClusterName};
+
+use super::{
+    peers::{LocalCluster, PeerState, RemoteState},
+    reservations::Reservations,
+};
+use crate::kvstore::{KvStore, backoff::Backoff};
+
+mod config;
+mod error;
+mod feed;
+mod memory;
+mod records;
+mod session;
+
+pub(crate) use error::Error;
+pub(crate) use memory::Memory;
+
+/// Wait before the second attempt to connect.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+/// Longest wait between attempts. A peer that is back is noticed within this time.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// A peer to be followed.
+#[derive(Debug)]
+pub(crate) struct RemoteCluster<S> {
+    /// Its name.
+    pub(crate) peer: ClusterName,
+    /// The cluster that follows.
+    pub(crate) local: LocalCluster,
+    /// The peer's store.
+    pub(crate) store: S,
+    /// Where its rows go.
+    pub(crate) state: RemoteState,
+    /// The ids that are taken in the mesh.
+    pub(crate) reservations: Reservations,
+    /// What was learnt earlier.
+    pub(crate) memory: Memory,
+}
+
+impl<S: KvStore> RemoteCluster<S> {
+    /// Follows the peer until cancelled; returns what was learnt, for who follows it next. Rows stay.
+    pub(crate) async fn run(mut self, cancel: CancellationToken) -> Memory {
+        let follow = async {
+            let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MAX);
+            let mut last = None;
+            loop {
+                let Err(error) = self.session(&mut backoff).await else {
+                    last = None;
+                    continue;
+                };
+                self.report_failure(&error, &mut last);
+                tokio::time::sleep(backoff.wait()).await;
+            }
+        };
+        let _cancelled: Option<()> = cancel.run_until_cancelled(follow).await;
+        self.memory
+    }
+
+    /// The session failed: nothing is known of the peer's present.
+    fn report_failure(&self, error: &Error, last: &mut Option<&'static str>) {
+        let (peer, reason) = (&self.peer, error.reason());
+        if last.replace(reason) == Some(reason) {
+            tracing::debug!(%peer, %error, reason, "the peer still cannot be followed");
+        } else {
+            tracing::warn!(%peer, %error, reason, "the peer cannot be followed; its rows stay; trying again");
+        }
+        self.state.update_peer(&self.peer, |status| {
+            status.state = if status.synced {
+                PeerState::Suspect
+            } else {
+                PeerState::Connecting
+            };
+            status.last_error = Some(error.to_string());
+        });
+    }
+
+    /// The id that the peer was accepted with.
+    fn known_id(&self) -> Option<ClusterId> {
+        self.memory.config.as_ref().map(|config| config.id)
+    }
+}
