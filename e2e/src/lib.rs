@@ -2,6 +2,8 @@
 //!
 //! Nothing here looks inside the product: only at API objects, at the records in the mesh's etcd, at logs and metrics.
 
+pub mod demo;
+pub mod events;
 pub mod manifest;
 pub mod records;
 pub mod scene;

@@ -14,12 +14,12 @@ use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
 };
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 use serde::de::DeserializeOwned;
 use tombolo_api::v1beta1::{ServiceExport, ServiceExportSpec, ServiceImport};
-use tombolo_testbed::{FakePod, PodOptions, Testbed, eventually, stays_for};
+use tombolo_testbed::{Cluster, FakePod, PodOptions, Testbed, eventually, stays_for};
 
 use crate::{
     records::Records,
@@ -37,6 +37,7 @@ const PORT_NAME: &str = "http";
 /// A scene.
 pub struct Scene<'t> {
     testbed: &'t Testbed,
+    clients: Vec<Client>,
     namespace: String,
     services: BTreeMap<(String, usize), Local<'t>>,
 }
@@ -52,8 +53,10 @@ impl<'t> Scene<'t> {
     /// An empty scene: a namespace in every cluster.
     pub async fn new(testbed: &'t Testbed) -> Result<Self> {
         let namespace = testbed.namespace().await?;
+        let clients = testbed.clusters().iter().map(Cluster::client).collect();
         Ok(Self {
             testbed,
+            clients,
             namespace,
             services: BTreeMap::new(),
         })
@@ -69,7 +72,7 @@ impl<'t> Scene<'t> {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
-        Api::namespaced(self.testbed.cluster(cluster).client(), &self.namespace)
+        Api::namespaced(self.clients[cluster].clone(), &self.namespace)
     }
 
     /// Creates a Service with one pod.

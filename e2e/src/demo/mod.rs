@@ -1,0 +1,18 @@
+//! The demo: two control planes, one mesh, and what a user of multi-cluster Services sees.
+
+mod screen;
+mod story;
+mod table;
+
+use std::path::PathBuf;
+
+pub use self::story::play;
+
+/// What to show, and whether to stay.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Directory of the manifests.
+    pub examples: PathBuf,
+    /// Leave everything up at the end, until Ctrl-C.
+    pub keep: bool,
+}

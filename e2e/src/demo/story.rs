@@ -1,0 +1,289 @@
+//! The steps of the demo, each of which waits until what it announces is there.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams},
+};
+use tombolo_api::v1beta1::ServiceExport;
+use tombolo_testbed::{Cluster, Component, FakePod, PodOptions, Testbed};
+
+use super::{Options, screen::Screen, table::Row};
+use crate::{manifest::Manifest, view::Objects};
+
+/// Namespace and Service of the examples.
+const NAMESPACE: &str = "shop";
+const SERVICE: &str = "web";
+/// Longest wait for a step. It takes well under a second on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the partition is watched.
+const PARTITION: Duration = Duration::from_secs(3);
+/// Pause between two looks at the clusters.
+const LOOK: Duration = Duration::from_millis(50);
+
+const A: usize = 0;
+const B: usize = 1;
+
+/// The manifests of the demo.
+struct Examples {
+    namespace: Manifest,
+    service: Manifest,
+    export: Manifest,
+    conflict: Manifest,
+}
+
+impl Examples {
+    fn read(directory: &Path) -> Result<Self, crate::manifest::Error> {
+        let read = |name: &str| Manifest::read(&directory.join(name));
+        Ok(Self {
+            namespace: read("namespace.yaml")?,
+            service: read("service.yaml")?,
+            export: read("export.yaml")?,
+            conflict: read("service-conflict.yaml")?,
+        })
+    }
+}
+
+/// Plays the demo; what it started ends when this returns or is dropped.
+pub async fn play(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let examples = Examples::read(&options.examples)?;
+    let mut screen = Screen::new();
+    screen.step("Two control planes: etcd, kube-apiserver, kube-controller-manager each");
+    let testbed = Testbed::start(2).await?;
+    screen.say(&format!("up after {:.1?}", start.elapsed()));
+    screen.step("One mesh: etcd, `tombolo run mesh` and `tombolo run operator` beside each");
+    testbed.start_mesh().await?;
+    screen.say(&format!("ready after {:.1?}", start.elapsed()));
+
+    let mut demo = Demo {
+        testbed: &testbed,
+        clients: testbed.clusters().iter().map(Cluster::client).collect(),
+        examples,
+        screen,
+    };
+    demo.export().await?;
+    let pods = demo.second_cluster().await?;
+    demo.conflict().await?;
+    demo.partition(&pods).await?;
+    if options.keep {
+        demo.keep().await?;
+    } else {
+        demo.end().await?;
+    }
+    println!("\nDone in {:.1?}.", start.elapsed());
+    Ok(())
+}
+
+struct Demo<'t> {
+    testbed: &'t Testbed,
+    clients: Vec<Client>,
+    examples: Examples,
+    screen: Screen,
+}
+
+impl<'t> Demo<'t> {
+    async fn export(&mut self) -> Result<()> {
+        self.screen
+            .step("Namespace, Service and pods in a; only the namespace in b");
+        for cluster in [A, B] {
+            self.examples
+                .namespace
+                .apply(&self.clients[cluster])
+                .await?;
+        }
+        self.examples.service.apply(&self.clients[A]).await?;
+        self.pod(A, "web-1").await?;
+        self.pod(A, "web-2").await?;
+        self.show_now().await?;
+
+        self.screen.step(
+            "Export it from a: b gets an import, a derived Service with an IP, and the pods of a",
+        );
+        self.examples.export.apply(&self.clients[A]).await?;
+        let what = "both clusters to have the import with the two pods of a";
+        self.until(what, |rows| {
+            rows.iter()
+                .all(|row| !row.ips.is_empty() && row.endpoints_of("a") == 2)
+        })
+        .await
+    }
+
+    async fn second_cluster(&mut self) -> Result<Vec<FakePod<'t>>> {
+        self.screen
+            .step("Export it from b too: one service, pods of both clusters");
+        let client = self.clients[B].clone();
+        self.examples.service.apply(&client).await?;
+        let pods = vec![self.pod(B, "web-1").await?, self.pod(B, "web-2").await?];
+        self.examples.export.apply(&client).await?;
+        let what = "both clusters to have two pods of each";
+        self.until(what, |rows| {
+            rows.iter()
+                .all(|row| row.endpoints_of("a") == 2 && row.endpoints_of("b") == 2)
+        })
+        .await?;
+
+        self.screen
+            .step("A pod of b becomes unready: no more traffic to it, from either cluster");
+        pods[0].set_ready(false).await?;
+        self.until("one pod of b", |rows| {
+            rows.iter().all(|row| row.endpoints_of("b") == 1)
+        })
+        .await?;
+        pods[0].set_ready(true).await?;
+        Ok(pods)
+    }
+
+    async fn conflict(&mut self) -> Result<()> {
+        self.screen.step(
+            "b changes its port number: a conflict, the oldest export (a's) wins, both are told",
+        );
+        let client = self.clients[B].clone();
+        self.examples.conflict.apply(&client).await?;
+        let rows = self
+            .rows_when("both exports to be in conflict", |rows| {
+                rows.iter().all(|row| row.conflict.is_some())
+                    && rows.iter().all(|row| row.endpoints_of("b") == 0)
+            })
+            .await?;
+        for row in rows {
+            self.screen
+                .say(&format!("{} says: {}", row.cluster, row.conflict_message));
+        }
+
+        self.screen.step("b changes it back: the conflict is over");
+        self.examples.service.apply(&client).await?;
+        self.until("no conflict and two pods of each", |rows| {
+            rows.iter()
+                .all(|row| row.conflict.is_none() && row.endpoints_of("b") == 2)
+        })
+        .await
+    }
+
+    async fn partition(&mut self, pods_of_b: &[FakePod<'t>]) -> Result<()> {
+        self.screen.step("A partition: the etcd that b publishes into stops answering; a pod of b becomes unready");
+        let b = self.testbed.cluster(B);
+        b.pause(Component::MeshEtcd)?;
+        pods_of_b[1].set_ready(false).await?;
+        self.pod(A, "web-3").await?;
+        self.until("local work to go on: three pods of a, in a", |rows| {
+            rows[A].endpoints_of("a") == 3 && rows[B].endpoints_of("b") == 1
+        })
+        .await?;
+        self.nothing_lost(PARTITION).await?;
+        self.screen.say(&format!(
+            "for {PARTITION:?} a has kept everything that b had exported: absence is not deletion"
+        ));
+
+        self.screen
+            .step("The partition heals: a learns what it missed");
+        b.resume(Component::MeshEtcd)?;
+        self.until("three pods of a and one of b, in both clusters", |rows| {
+            rows.iter()
+                .all(|row| row.endpoints_of("a") == 3 && row.endpoints_of("b") == 1)
+        })
+        .await
+    }
+
+    async fn nothing_lost(&mut self, duration: Duration) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < duration {
+            let rows = self.show_now().await?;
+            if rows[A].endpoints_of("b") != 2 {
+                bail!(
+                    "cluster a lost endpoints of b during the partition: {:?}",
+                    rows[A].endpoints
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<()> {
+        self.screen
+            .step("Both end their exports: the import goes everywhere");
+        for cluster in [A, B] {
+            let client = self.clients[cluster].clone();
+            let exports = Api::<ServiceExport>::namespaced(client, NAMESPACE);
+            exports.delete(SERVICE, &DeleteParams::default()).await?;
+        }
+        self.until("no import", |rows| {
+            rows.iter().all(|row| row.import.is_empty())
+        })
+        .await
+    }
+
+    async fn keep(&mut self) -> Result<()> {
+        self.screen.step("KEEP=1: everything stays up until Ctrl-C");
+        for cluster in self.testbed.clusters() {
+            let kubeconfig = cluster.kubeconfig()?.display().to_string();
+            self.screen.say(&format!("kubectl --kubeconfig {kubeconfig} -n {NAMESPACE} get serviceimports,services,endpointslices"));
+        }
+        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+    }
+
+    async fn pod(&self, cluster: usize, name: &str) -> Result<FakePod<'t>> {
+        let cluster = self.testbed.cluster(cluster);
+        let options = PodOptions::default();
+        Ok(cluster
+            .fake_pod(NAMESPACE, name, &[("app", SERVICE)], options)
+            .await?)
+    }
+
+    async fn until(&mut self, what: &str, holds: impl Fn(&[Row]) -> bool) -> Result<()> {
+        self.rows_when(what, holds).await.map(drop)
+    }
+
+    /// Shows the state until it is as wanted, and says how long that took.
+    async fn rows_when(&mut self, what: &str, holds: impl Fn(&[Row]) -> bool) -> Result<Vec<Row>> {
+        let start = Instant::now();
+        loop {
+            let rows = self.show_now().await?;
+            if holds(&rows) {
+                let took = start.elapsed();
+                self.screen.say(&format!("seen after {took:.1?}"));
+                return Ok(rows);
+            }
+            if start.elapsed() > PATIENCE {
+                self.testbed.keep_logs("a step of the demo was in vain");
+                bail!("waited {PATIENCE:?} for {what}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn show_now(&mut self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for (cluster, client) in self.testbed.clusters().iter().zip(&self.clients) {
+            let all = ListParams::default();
+            let in_namespace = || client.clone();
+            let objects = Objects {
+                imports: Api::namespaced(in_namespace(), NAMESPACE)
+                    .list(&all)
+                    .await?
+                    .items,
+                exports: Api::namespaced(in_namespace(), NAMESPACE)
+                    .list(&all)
+                    .await?
+                    .items,
+                services: Api::namespaced(in_namespace(), NAMESPACE)
+                    .list(&all)
+                    .await?
+                    .items,
+                slices: Api::namespaced(in_namespace(), NAMESPACE)
+                    .list(&all)
+                    .await?
+                    .items,
+            };
+            rows.push(Row::of(cluster.name(), SERVICE, &objects));
+        }
+        self.screen.show(&rows);
+        Ok(rows)
+    }
+}
