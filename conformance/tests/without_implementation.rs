@@ -1,14 +1,16 @@
 //! Tests the suite itself: where the API is installed and nobody implements it, every case must fail, and at the step
 //! that it names. A case that passes there proves nothing.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams},
 };
+use serde_json::Value;
 use tombolo_conformance::{
+    case::Case,
     cases,
     clusters::{self, Cluster},
     context::Budgets,
@@ -26,7 +28,7 @@ const BUDGETS: Budgets = Budgets {
     poll: Duration::from_millis(100),
 };
 /// Cases at the same time: they only wait.
-const JOBS: usize = 8;
+const JOBS: usize = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() {
@@ -69,7 +71,12 @@ async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() 
     let counts = Counts::of(verdicts.iter().map(|(_, verdict)| verdict));
     assert_eq!(counts.failed, cases::all().count(), "{counts:?}");
     assert_eq!(counts.exit_code(), 1);
-    for (case, verdict) in &verdicts {
+    check_verdicts(&verdicts);
+    check_program(&testbed);
+}
+
+fn check_verdicts(verdicts: &[(&Case, Verdict)]) {
+    for (case, verdict) in verdicts {
         let Verdict::Failed { failure, evidence } = verdict else {
             panic!("{} did not fail", case.id);
         };
@@ -79,6 +86,62 @@ async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() 
             "{evidence}"
         );
     }
+}
+
+/// The program must see the same through a kubeconfig, where it cannot make pods: failures are failures, and what cannot
+/// be run is neither passed nor failed.
+fn check_program(testbed: &Testbed) {
+    let kubeconfig = joint_kubeconfig(testbed);
+    let run = |filter: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tombolo-conformance"))
+            .args(["run", "--kubeconfig", &kubeconfig, "--contexts", "a,b"])
+            .args([
+                "--budget-appear",
+                "300ms",
+                "--budget-stay",
+                "100ms",
+                "--filter",
+                filter,
+            ])
+            .output()
+            .expect("the program runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+
+    let (code, text) = run("importing/cluster-set-ip");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("FAILED   importing/cluster-set-ip") && text.contains("KEP-1645#50"));
+    assert!(text.ends_with("0 passed, 1 failed, 0 not run\n"), "{text}");
+
+    let (code, text) = run("endpoints/traffic");
+    assert_eq!(code, Some(3), "{text}");
+    assert!(
+        text.contains("not run  endpoints/traffic: cluster a needs pods"),
+        "{text}"
+    );
+    assert!(text.ends_with("0 passed, 0 failed, 1 not run\n"), "{text}");
+}
+
+/// One file with the contexts of both clusters.
+fn joint_kubeconfig(testbed: &Testbed) -> String {
+    let mut joint = serde_json::json!({ "apiVersion": "v1", "kind": "Config" });
+    for list in ["clusters", "users", "contexts"] {
+        let entries = testbed.clusters().iter().flat_map(|cluster| {
+            let path = cluster
+                .kubeconfig()
+                .expect("control planes have kubeconfigs");
+            let text = std::fs::read_to_string(path).expect("the kubeconfig is readable");
+            let one: Value = serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
+            one[list].as_array().cloned().unwrap_or_default()
+        });
+        joint[list] = entries.collect();
+    }
+    let path = format!("{}/joint-kubeconfig", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, joint.to_string()).expect("the test's directory is writable");
+    path
 }
 
 async fn install_crds(client: Client) {
