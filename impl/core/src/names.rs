@@ -261,13 +261,22 @@ impl NamespacedName {
     /// assert_eq!(full.derived().name.as_str(), "derived-9jo8ljlgl7");
     /// ```
     pub fn derived(&self) -> Self {
-        let digest = Sha256::digest(self.to_string());
-        let text = BASE32HEX_NOPAD.encode(&digest).to_ascii_lowercase();
         Self {
             namespace: self.namespace.clone(),
-            name: ServiceName(format!("derived-{}", &text[..10])),
+            name: ServiceName(format!("derived-{}", short_hash(&self.to_string()))),
         }
     }
+}
+
+/// Ten characters of `a` to `v` and digits that stand for a text: the first of the lower-case, unpadded base32hex of its
+/// SHA-256. STABLE: names of objects are made of it.
+///
+/// ```
+/// assert_eq!(tombolo_core::names::short_hash("default/full"), "9jo8ljlgl7");
+/// ```
+pub fn short_hash(text: &str) -> String {
+    let digest = BASE32HEX_NOPAD.encode(&Sha256::digest(text));
+    digest[..10].to_ascii_lowercase()
 }
 
 impl fmt::Display for NamespacedName {

@@ -1,0 +1,245 @@
+//! Runs the operator: fills the caches, then lets workers take names from the queues until it is told to stop.
+//!
+//! A write in hand is finished before it stops. Nothing is decided here.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::networking::v1::ServiceCIDR;
+use kube::{Api, Client, api::ListParams};
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tombolo_core::{
+    names::{ClusterName, NamespacedName},
+    service::IpFamily,
+};
+use tracing::{Instrument, debug, info, info_span, warn};
+
+use crate::{
+    operator::{
+        apply::{self, Controller, OnWrite, Writer},
+        context::{Caches, Context},
+        crds, derived_service, endpoint_slice_mirror, endpoint_slice_sync,
+        remote::Remote,
+        service_export, service_import,
+        triggers::Queues,
+    },
+    queue::Queue,
+};
+
+/// Workers of each controller. A name is never in the hands of two.
+const WORKERS: usize = 4;
+
+/// Time between full passes over all names, which mend what no event has told of.
+const FULL_PASS_INTERVAL: Duration = Duration::from_mins(10);
+
+/// How long writes in hand may take after the operator was told to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Settings of the operator.
+pub struct Options {
+    /// This cluster.
+    pub cluster: ClusterName,
+    /// Whether namespaces without annotation are global.
+    pub default_global: bool,
+    /// Whether to install the CRDs.
+    pub install_crds: bool,
+    /// Told of each write, for metrics.
+    pub on_write: OnWrite,
+    /// Called once the caches are filled and the workers run.
+    pub on_ready: Box<dyn FnOnce() + Send>,
+}
+
+/// Why the operator cannot run.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The definitions are not in place.
+    #[error(transparent)]
+    Crds(#[from] crds::Error),
+    /// The cluster did not tell which IP families it has.
+    #[error(
+        "cannot list ServiceCIDRs, which tell the IP families of this cluster: {source}; check that the API server is reachable, is Kubernetes 1.33 or newer, and that the operator may list servicecidrs"
+    )]
+    Families {
+        /// The answer.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl Error {
+    /// Short name for metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Crds(error) => error.reason(),
+            Self::Families { .. } => "FamiliesUnknown",
+        }
+    }
+}
+
+/// Runs until cancelled. `queues` are those that the changes of `remote` are reported to.
+pub async fn run(
+    client: Client,
+    options: Options,
+    remote: Arc<dyn Remote>,
+    queues: Queues,
+    cancel: CancellationToken,
+) -> Result<(), Error> {
+    if options.install_crds {
+        crds::install(&client).await?;
+    }
+    let families = families(&client).await?;
+    info!(cluster = %options.cluster, ?families, "the operator begins");
+    let ctx = Arc::new(Context {
+        caches: Caches::new(),
+        remote,
+        writer: Writer::new(client.clone(), options.on_write),
+        cluster: options.cluster,
+        default_global: options.default_global,
+        families,
+    });
+    let mut watches = JoinSet::new();
+    watch(&mut watches, &client, &ctx, &queues);
+    tokio::select! {
+        () = synced(&ctx.caches) => {}
+        () = cancel.cancelled() => return Ok(()),
+    }
+    let mut workers = JoinSet::new();
+    employ(&mut workers, &ctx, &queues, &cancel);
+    (options.on_ready)();
+    let passes = full_passes(&ctx, &queues);
+    tokio::select! {
+        () = passes => {}
+        () = cancel.cancelled() => {}
+    }
+    let finished = async { while workers.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_TIMEOUT, finished).await.is_err() {
+        warn!("writes in hand took too long; they are dropped");
+    }
+    Ok(())
+}
+
+/// The IP families that Services of this cluster can have. A cluster says so by its ServiceCIDRs (Kubernetes 1.33).
+async fn families(client: &Client) -> Result<BTreeSet<IpFamily>, Error> {
+    let api: Api<ServiceCIDR> = Api::all(client.clone());
+    let listed = api.list(&ListParams::default()).await;
+    let listed = listed.map_err(|source| Error::Families {
+        source: Box::new(source),
+    })?;
+    let specs = listed.items.into_iter().filter_map(|item| item.spec);
+    let cidrs = specs.flat_map(|spec| spec.cidrs.unwrap_or_default());
+    let family = |cidr: String| {
+        let address = cidr.split('/').next()?.parse().ok()?;
+        Some(IpFamily::of(address))
+    };
+    Ok(cidrs.filter_map(family).collect())
+}
+
+/// Fills the caches; each change marks names dirty.
+fn watch(watches: &mut JoinSet<()>, client: &Client, ctx: &Arc<Context>, queues: &Queues) {
+    let caches = &ctx.caches;
+    let (cache, q, c) = (caches.namespaces.clone(), queues.clone(), Arc::clone(ctx));
+    let api = Api::all(client.clone());
+    watches.spawn(async move { cache.run(api, |change| q.namespace(&change, &c)).await });
+    let (cache, q) = (caches.services.clone(), queues.clone());
+    let api = Api::all(client.clone());
+    watches.spawn(async move { cache.run(api, |change| q.service(&change)).await });
+    let (cache, q) = (caches.exports.clone(), queues.clone());
+    let api = Api::all(client.clone());
+    watches.spawn(async move { cache.run(api, |change| q.export(&change)).await });
+    let (cache, q) = (caches.imports.clone(), queues.clone());
+    let api = Api::all(client.clone());
+    watches.spawn(async move { cache.run(api, |change| q.import(&change)).await });
+    let (cache, q, all) = (caches.slices.clone(), queues.clone(), caches.clone());
+    let api = Api::all(client.clone());
+    watches.spawn(async move { cache.run(api, |change| q.slice(&change, &all)).await });
+}
+
+async fn synced(caches: &Caches) {
+    caches.namespaces.synced().await;
+    caches.services.synced().await;
+    caches.exports.synced().await;
+    caches.imports.synced().await;
+    caches.slices.synced().await;
+}
+
+/// Starts the workers of every controller.
+fn employ(
+    workers: &mut JoinSet<()>,
+    ctx: &Arc<Context>,
+    queues: &Queues,
+    cancel: &CancellationToken,
+) {
+    for (controller, queue) in queues.all() {
+        for _ in 0..WORKERS {
+            let (queue, ctx, cancel) = (queue.clone(), Arc::clone(ctx), cancel.clone());
+            workers.spawn(async move { work(controller, &queue, &ctx, &cancel).await });
+        }
+    }
+}
+
+async fn work(
+    controller: Controller,
+    queue: &Queue<NamespacedName>,
+    ctx: &Context,
+    cancel: &CancellationToken,
+) {
+    loop {
+        let name = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            name = queue.next() => name,
+        };
+        let span = info_span!(
+            "reconcile", %controller, namespace = %name.namespace, name = %name.name, cluster = %ctx.cluster
+        );
+        let outcome = reconcile(controller, &name, ctx)
+            .instrument(span.clone())
+            .await;
+        span.in_scope(|| settle(queue, &name, outcome));
+    }
+}
+
+fn settle(queue: &Queue<NamespacedName>, name: &NamespacedName, outcome: Result<(), apply::Error>) {
+    match outcome {
+        Ok(()) => queue.done(name),
+        Err(error @ apply::Error::NamespaceTerminating { .. }) => {
+            info!(%error, "nothing more to do");
+            queue.done(name);
+        }
+        Err(error @ apply::Error::Stale { .. }) => {
+            let delay = queue.retry(name);
+            debug!(%error, ?delay, "trying again");
+        }
+        Err(error @ apply::Error::Refused { .. }) => {
+            let delay = queue.retry(name);
+            warn!(%error, ?delay, "trying again");
+        }
+    }
+}
+
+fn reconcile<'a>(
+    controller: Controller,
+    name: &'a NamespacedName,
+    ctx: &'a Context,
+) -> BoxFuture<'a, Result<(), apply::Error>> {
+    match controller {
+        Controller::ServiceImport => Box::pin(service_import::reconcile(name, ctx)),
+        Controller::ServiceExport => Box::pin(service_export::reconcile(name, ctx)),
+        Controller::DerivedService => Box::pin(derived_service::reconcile(name, ctx)),
+        Controller::EndpointSliceMirror => Box::pin(endpoint_slice_mirror::reconcile(name, ctx)),
+        Controller::EndpointSliceSync => Box::pin(endpoint_slice_sync::reconcile(name, ctx)),
+        Controller::Crds => Box::pin(async { Ok(()) }),
+    }
+}
+
+/// Marks all names dirty whenever the silence of a peer may have got another meaning, and now and then.
+async fn full_passes(ctx: &Context, queues: &Queues) {
+    let mut changes = ctx.remote.changes();
+    loop {
+        changes.mark_unchanged();
+        queues.everything_changed(ctx);
+        let _ = tokio::time::timeout(FULL_PASS_INTERVAL, changes.changed()).await;
+    }
+}

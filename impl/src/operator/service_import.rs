@@ -1,0 +1,376 @@
+//! The ServiceImport controller: one import for each name that some cluster exports.
+//!
+//! Owns labels, annotations and the spec of an import except `spec.ips` and the annotation that names the derived Service,
+//! which belong to [`derived_service`](crate::operator::derived_service). It must never drop what a peer contributes as long
+//! as that peer was not read completely.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ClientIPConfig, SessionAffinityConfig};
+use kube::{ResourceExt, api::ObjectMeta};
+use serde_json::{Value, json};
+use tombolo_api::{
+    keys,
+    v1beta1::{ClusterStatus, ServiceImport, ServiceImportSpec, ServiceImportStatus, ServicePort},
+};
+use tombolo_core::{
+    conditions::import_condition,
+    families,
+    merge::Merged,
+    names::{ClusterName, NamespacedName},
+    service::{ImportType, IpFamily},
+};
+use tracing::info;
+
+use crate::operator::{
+    apply::{self, Controller},
+    conditions,
+    context::{Context, View, owned},
+};
+
+const CONTROLLER: Controller = Controller::ServiceImport;
+const CONDITIONS: [&str; 1] = ["Ready"];
+
+/// What the decision about one import rests on.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    /// Namespace and name.
+    pub name: &'a NamespacedName,
+    /// What all clusters export under the name.
+    pub view: &'a View,
+    /// The import as it is.
+    pub actual: Option<&'a ServiceImport>,
+    /// Clusters that back the import according to its status and are still loading.
+    pub held: BTreeSet<ClusterName>,
+    /// Whether some peer is loading.
+    pub any_loading: bool,
+    /// The families that this cluster can serve.
+    pub enabled: &'a BTreeSet<IpFamily>,
+}
+
+/// What to do about one import.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Nobody exports it and there is none, or who exports it is not known yet.
+    Leave,
+    /// Nobody exports it any more.
+    Delete,
+    /// It should be this.
+    Apply(Box<ServiceImport>),
+}
+
+/// Brings one import in line with what the clusters export.
+pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply::Error> {
+    let Some(view) = ctx.view(name) else {
+        return Ok(());
+    };
+    let actual = ctx.import(name);
+    let observed = Observed {
+        name,
+        view: &view,
+        actual: actual.as_deref(),
+        held: ctx.held(actual.as_deref(), &view),
+        any_loading: !ctx.remote.all_synced(),
+        enabled: &ctx.families,
+    };
+    let import = match (decide(&observed), observed.actual) {
+        (Decision::Apply(desired), Some(actual)) if is_same(&desired, actual) => actual.clone(),
+        (Decision::Apply(desired), _) => {
+            let strays = |applied: &ServiceImport| strays(&desired, applied);
+            ctx.writer.apply(CONTROLLER, &*desired, strays).await?
+        }
+        (Decision::Delete, Some(actual)) => {
+            info!("no cluster exports it any more: removing the ServiceImport");
+            return ctx.writer.delete(CONTROLLER, actual).await;
+        }
+        (Decision::Delete | Decision::Leave, _) => return Ok(()),
+    };
+    status(&observed, &import, ctx).await
+}
+
+async fn status(
+    observed: &Observed<'_>,
+    import: &ServiceImport,
+    ctx: &Context,
+) -> Result<(), apply::Error> {
+    let desired = build_status(observed, import, Timestamp::now());
+    if is_same_status(&desired, import.status.as_ref()) {
+        return Ok(());
+    }
+    let strays = |applied: &ServiceImport| status_strays(&desired, applied);
+    ctx.writer
+        .apply_status(CONTROLLER, import, &desired, strays)
+        .await?;
+    Ok(())
+}
+
+/// Decides what an import should be.
+///
+/// With clusters held (see [`Observed::held`]) nobody knows whose export is the oldest: the import stays as it is, and only
+/// ports that clash with none of its own are added. An import that never got a status is not deleted while a peer is loading.
+pub fn decide(observed: &Observed<'_>) -> Decision {
+    let leaving = |import: &ServiceImport| import.metadata.deletion_timestamp.is_some();
+    if observed.actual.is_some_and(leaving) {
+        return Decision::Leave;
+    }
+    let Some(merged) = &observed.view.merged else {
+        let backed = observed.actual.is_some_and(has_clusters);
+        let may_be_backed = !observed.held.is_empty() || (!backed && observed.any_loading);
+        return match observed.actual {
+            Some(_) if !may_be_backed => Decision::Delete,
+            Some(_) | None => Decision::Leave,
+        };
+    };
+    let mut desired = build(observed.name, merged, observed.enabled);
+    if let Some(actual) = observed.actual {
+        desired.metadata.uid = actual.uid();
+        if !observed.held.is_empty() {
+            hold(&mut desired, actual);
+        }
+    }
+    Decision::Apply(Box::new(desired))
+}
+
+/// The import that a merge makes, without the fields of other controllers.
+pub fn build(
+    name: &NamespacedName,
+    merged: &Merged,
+    enabled: &BTreeSet<IpFamily>,
+) -> ServiceImport {
+    let supported = families::supported(merged.ip_families.as_deref(), enabled);
+    let mut annotations = merged.annotations.clone();
+    annotations.remove(keys::DERIVED_SERVICE);
+    annotations.insert(
+        keys::SUPPORTED_IP_FAMILIES.to_owned(),
+        families::to_annotation(&supported),
+    );
+    let metadata = ObjectMeta {
+        namespace: Some(name.namespace.to_string()),
+        name: Some(name.name.to_string()),
+        labels: Some(merged.labels.clone()).filter(|labels| !labels.is_empty()),
+        annotations: Some(annotations),
+        ..ObjectMeta::default()
+    };
+    ServiceImport {
+        metadata,
+        spec: build_spec(merged),
+        status: None,
+    }
+}
+
+fn build_spec(merged: &Merged) -> ServiceImportSpec {
+    let timeout = merged.session_affinity_timeout_seconds;
+    let families = merged.ip_families.as_ref();
+    ServiceImportSpec {
+        ports: merged.ports.iter().map(build_port).collect(),
+        ips: None,
+        type_: merged.import_type.to_string(),
+        session_affinity: Some(merged.session_affinity.to_string()),
+        session_affinity_config: timeout.map(|seconds| SessionAffinityConfig {
+            client_ip: Some(ClientIPConfig {
+                timeout_seconds: Some(seconds),
+            }),
+        }),
+        ip_families: families.map(|all| all.iter().map(ToString::to_string).collect()),
+        internal_traffic_policy: merged
+            .internal_traffic_policy
+            .map(|policy| policy.to_string()),
+        traffic_distribution: merged.traffic_distribution.map(|value| value.to_string()),
+    }
+}
+
+fn build_port(port: &tombolo_core::service::ServicePort) -> ServicePort {
+    ServicePort {
+        name: (!port.name.is_unnamed()).then(|| port.name.to_string()),
+        protocol: Some(port.protocol.to_string()),
+        app_protocol: port.app_protocol.clone(),
+        port: i32::from(port.port),
+    }
+}
+
+/// Makes `desired` what the import is, and keeps of it only additional ports that clash with none.
+fn hold(desired: &mut ServiceImport, actual: &ServiceImport) {
+    let added = std::mem::take(&mut desired.spec.ports);
+    desired.metadata.labels.clone_from(&actual.metadata.labels);
+    desired
+        .metadata
+        .annotations
+        .clone_from(&actual.metadata.annotations);
+    if let Some(annotations) = &mut desired.metadata.annotations {
+        annotations.remove(keys::DERIVED_SERVICE);
+    }
+    desired.spec = ServiceImportSpec {
+        ips: None,
+        ..actual.spec.clone()
+    };
+    for port in added {
+        let clashes = |held: &ServicePort| {
+            held.name == port.name || (held.protocol == port.protocol && held.port == port.port)
+        };
+        if !desired.spec.ports.iter().any(clashes) {
+            desired.spec.ports.push(port);
+        }
+    }
+}
+
+fn has_clusters(import: &ServiceImport) -> bool {
+    let status = import.status.as_ref();
+    let clusters = status.and_then(|status| status.clusters.as_ref());
+    clusters.is_some_and(|clusters| !clusters.is_empty())
+}
+
+/// The annotations of an import that are this controller's.
+fn own_annotations(import: &ServiceImport) -> BTreeMap<String, String> {
+    let mut annotations = owned(import.metadata.annotations.as_ref());
+    annotations.remove(keys::DERIVED_SERVICE);
+    annotations
+}
+
+fn own_spec(import: &ServiceImport) -> ServiceImportSpec {
+    ServiceImportSpec {
+        ips: None,
+        ..import.spec.clone()
+    }
+}
+
+fn is_same(desired: &ServiceImport, actual: &ServiceImport) -> bool {
+    owned(desired.metadata.labels.as_ref()) == owned(actual.metadata.labels.as_ref())
+        && own_annotations(desired) == own_annotations(actual)
+        && own_spec(desired) == own_spec(actual)
+}
+
+/// A patch that removes what others have set on the import and nobody should have; none when there is nothing.
+fn strays(desired: &ServiceImport, actual: &ServiceImport) -> Option<Value> {
+    let mut patch = json!({});
+    let labels = owned(desired.metadata.labels.as_ref());
+    for key in actual
+        .labels()
+        .keys()
+        .filter(|key| !labels.contains_key(*key))
+    {
+        patch["metadata"]["labels"][key] = Value::Null;
+    }
+    let annotations = own_annotations(desired);
+    for key in own_annotations(actual)
+        .keys()
+        .filter(|key| !annotations.contains_key(*key))
+    {
+        patch["metadata"]["annotations"][key] = Value::Null;
+    }
+    let (wanted, present) = (json!(own_spec(desired)), json!(own_spec(actual)));
+    for field in present
+        .as_object()
+        .into_iter()
+        .flat_map(|fields| fields.keys())
+    {
+        if wanted.get(field).is_none() {
+            patch["spec"][field] = Value::Null;
+        }
+    }
+    (patch != json!({})).then_some(patch)
+}
+
+/// The status that an import should have.
+pub fn build_status(
+    observed: &Observed<'_>,
+    import: &ServiceImport,
+    now: Timestamp,
+) -> ServiceImportStatus {
+    let merged = observed
+        .view
+        .merged
+        .iter()
+        .flat_map(|merged| &merged.clusters);
+    let clusters: BTreeSet<_> = merged.chain(&observed.held).collect();
+    let supported = supported_families(import);
+    let derived = import.annotations().contains_key(keys::DERIVED_SERVICE);
+    let ready = import_condition(observed.view.namespace_global, &supported, derived);
+    let before = import
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    ServiceImportStatus {
+        endpoint_slice_objects: Some(slices_exist(observed, import, &supported).to_owned()),
+        clusters: Some(
+            clusters
+                .into_iter()
+                .map(|cluster| ClusterStatus {
+                    cluster: cluster.to_string(),
+                })
+                .collect(),
+        ),
+        conditions: Some(conditions::with_times(
+            &[ready],
+            before.unwrap_or_default(),
+            now,
+        )),
+    }
+}
+
+fn supported_families(import: &ServiceImport) -> Vec<IpFamily> {
+    let annotation = import.annotations().get(keys::SUPPORTED_IP_FAMILIES);
+    annotation
+        .and_then(|text| families::from_annotation(text))
+        .unwrap_or_default()
+}
+
+/// Whether EndpointSlices hold all endpoints of the import (`KEP-1645#39`).
+///
+/// Every derived Service gets slices, so they exist when it does: in a global namespace, with a family that this cluster can
+/// serve and, unless it is headless, with a port. With the annotation that opts out there are at most slices of local
+/// endpoints; whoever took these for the whole would miss clusters, so that counts as absent.
+fn slices_exist(
+    observed: &Observed<'_>,
+    import: &ServiceImport,
+    supported: &[IpFamily],
+) -> &'static str {
+    let headless = import.spec.type_ == ImportType::Headless.as_str();
+    let derived = observed.view.namespace_global
+        && !supported.is_empty()
+        && (headless || !import.spec.ports.is_empty());
+    if derived && !opts_out(import.annotations()) {
+        "Present"
+    } else {
+        "Absent"
+    }
+}
+
+/// Whether annotations say explicitly that no remote endpoints are to be written as slices.
+pub fn opts_out(annotations: &BTreeMap<String, String>) -> bool {
+    let value = annotations.get(keys::SYNC_ENDPOINT_SLICES);
+    value.is_some_and(|value| value.eq_ignore_ascii_case("false"))
+}
+
+fn is_same_status(desired: &ServiceImportStatus, actual: Option<&ServiceImportStatus>) -> bool {
+    let Some(actual) = actual else {
+        return false;
+    };
+    let (wanted, present) = (desired.conditions.as_deref(), actual.conditions.as_deref());
+    desired.clusters == actual.clusters
+        && desired.endpoint_slice_objects == actual.endpoint_slice_objects
+        && conditions::same(
+            wanted.unwrap_or_default(),
+            present.unwrap_or_default(),
+            &CONDITIONS,
+        )
+}
+
+fn status_strays(desired: &ServiceImportStatus, actual: &ServiceImport) -> Option<Value> {
+    if is_same_status(desired, actual.status.as_ref()) {
+        return None;
+    }
+    let present = actual
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    let wanted = desired.conditions.as_deref().unwrap_or_default();
+    Some(json!({ "status": {
+        "clusters": desired.clusters,
+        "conditions": conditions::whole(wanted, present.unwrap_or_default(), &CONDITIONS),
+    }}))
+}
+
+#[cfg(test)]
+#[path = "service_import_tests.rs"]
+mod tests;

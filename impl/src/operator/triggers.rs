@@ -1,0 +1,220 @@
+//! Which names become dirty by which change. The queues hold names, never objects: the work reads current state.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{
+    core::v1::{Namespace, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Resource, ResourceExt};
+use tombolo_api::{
+    keys,
+    v1beta1::{ServiceExport, ServiceImport},
+};
+use tombolo_core::names::NamespacedName;
+
+use crate::{
+    cluster::cache::Difference,
+    mesh::peers::{Dirty, RecordKind},
+    operator::{
+        apply::Controller,
+        context::{Caches, Context, slice_index},
+    },
+    queue::Queue,
+};
+
+/// One queue per controller.
+#[derive(Debug, Clone, Default)]
+pub struct Queues {
+    /// Names of imports.
+    pub service_import: Queue<NamespacedName>,
+    /// Names of exports.
+    pub service_export: Queue<NamespacedName>,
+    /// Names of imports, not of derived Services.
+    pub derived_service: Queue<NamespacedName>,
+    /// Names of exported Services.
+    pub endpoint_slice_mirror: Queue<NamespacedName>,
+    /// Names of global and derived Services.
+    pub endpoint_slice_sync: Queue<NamespacedName>,
+}
+
+impl Queues {
+    /// Empty queues.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a peer says of a service changed.
+    pub fn remote(&self, dirty: &Dirty) {
+        match dirty.kind {
+            RecordKind::Exports => self.exports_changed(&dirty.name),
+            RecordKind::Services => self.endpoint_slice_sync.add(dirty.name.clone()),
+        }
+    }
+
+    fn exports_changed(&self, name: &NamespacedName) {
+        self.service_import.add(name.clone());
+        self.service_export.add(name.clone());
+    }
+
+    /// Marks everything dirty. For what changes the meaning of silence: a peer was synced, added or removed.
+    pub fn everything_changed(&self, ctx: &Context) {
+        for name in all_names(ctx) {
+            self.add_everywhere(&name);
+        }
+    }
+
+    /// Queues by controller. The CRDs have none.
+    pub fn all(&self) -> [(Controller, &Queue<NamespacedName>); 5] {
+        [
+            (Controller::ServiceImport, &self.service_import),
+            (Controller::ServiceExport, &self.service_export),
+            (Controller::DerivedService, &self.derived_service),
+            (Controller::EndpointSliceMirror, &self.endpoint_slice_mirror),
+            (Controller::EndpointSliceSync, &self.endpoint_slice_sync),
+        ]
+    }
+
+    /// A Namespace changed: all names in it, when it is new, gone, or its annotation flipped.
+    pub fn namespace(&self, difference: &Difference<'_, Namespace>, ctx: &Context) {
+        let gate =
+            |namespace: &Namespace| namespace.annotations().get(keys::NAMESPACE_GLOBAL).cloned();
+        if difference.old.map(gate) == difference.new.map(gate) {
+            return;
+        }
+        let namespace = difference.new.or(difference.old).map(ResourceExt::name_any);
+        let within = |name: &NamespacedName| Some(name.namespace.as_str()) == namespace.as_deref();
+        for name in all_names(ctx).iter().filter(|name| within(name)) {
+            self.add_everywhere(name);
+        }
+    }
+
+    /// A Service changed: an exported one, a global one, a derived one, or none of these.
+    pub fn service(&self, difference: &Difference<'_, Service>) {
+        for service in sides(difference) {
+            if let Some(name) = name_of(service) {
+                self.exports_changed(&name);
+                self.endpoint_slice_mirror.add(name.clone());
+                self.endpoint_slice_sync.add(name);
+            }
+            if let Some(import) = import_of(service) {
+                self.derived_service.add(import.clone());
+                self.endpoint_slice_mirror.add(import);
+            }
+        }
+    }
+
+    /// A ServiceExport changed.
+    pub fn export(&self, difference: &Difference<'_, ServiceExport>) {
+        if let Some(name) = sides(difference).next().and_then(name_of) {
+            self.exports_changed(&name);
+            self.endpoint_slice_mirror.add(name);
+        }
+    }
+
+    /// A ServiceImport changed.
+    pub fn import(&self, difference: &Difference<'_, ServiceImport>) {
+        if let Some(name) = sides(difference).next().and_then(name_of) {
+            self.derived_service.add(name.clone());
+            self.service_import.add(name);
+        }
+    }
+
+    /// An EndpointSlice changed: one of a local Service, or one of ours that somebody may have tampered with.
+    pub fn slice(&self, difference: &Difference<'_, EndpointSlice>, caches: &Caches) {
+        for slice in sides(difference) {
+            let services = [
+                slice.labels().get(keys::KUBERNETES_SERVICE_NAME).cloned(),
+                slice_index(slice),
+            ];
+            for service in services.into_iter().flatten() {
+                let namespace = slice.namespace().unwrap_or_default();
+                self.slice_of(&namespace, &service, slice, caches);
+            }
+        }
+    }
+
+    fn slice_of(&self, namespace: &str, service: &str, slice: &EndpointSlice, caches: &Caches) {
+        let Ok(name) = NamespacedName::parse(namespace, service) else {
+            return;
+        };
+        match slice.labels().get(keys::MANAGED_BY).map(String::as_str) {
+            Some(keys::MANAGED_BY_MESH) => self.endpoint_slice_sync.add(name),
+            Some(keys::MANAGED_BY_MIRROR) => {
+                let derived = caches.services.get(namespace, service);
+                let import = derived.as_deref().and_then(import_of);
+                self.endpoint_slice_mirror.add(import.unwrap_or(name));
+            }
+            Some(_) => self.endpoint_slice_mirror.add(name),
+            None => {
+                let derived = caches.services.get(namespace, service);
+                let import = derived.as_deref().and_then(import_of);
+                self.endpoint_slice_mirror
+                    .add(import.unwrap_or_else(|| name.clone()));
+                self.endpoint_slice_sync.add(name);
+            }
+        }
+    }
+
+    fn add_everywhere(&self, name: &NamespacedName) {
+        for (_, queue) in self.all() {
+            queue.add(name.clone());
+        }
+    }
+}
+
+/// Every name that any controller may have to do with.
+fn all_names(ctx: &Context) -> Vec<NamespacedName> {
+    let mut names: Vec<_> = ctx.remote.names().into_iter().collect();
+    let caches = &ctx.caches;
+    names.extend(
+        caches
+            .exports
+            .all()
+            .iter()
+            .map(Arc::as_ref)
+            .filter_map(name_of),
+    );
+    names.extend(
+        caches
+            .imports
+            .all()
+            .iter()
+            .map(Arc::as_ref)
+            .filter_map(name_of),
+    );
+    names.extend(
+        caches
+            .services
+            .all()
+            .iter()
+            .map(Arc::as_ref)
+            .filter_map(name_of),
+    );
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn sides<'a, K>(difference: &Difference<'a, K>) -> impl Iterator<Item = &'a K> {
+    difference.new.into_iter().chain(difference.old)
+}
+
+/// Name of an object; none when no Service can have it.
+fn name_of<K: Resource<DynamicType = ()>>(object: &K) -> Option<NamespacedName> {
+    let namespace = object.namespace()?;
+    NamespacedName::parse(&namespace, &object.name_any()).ok()
+}
+
+/// The import that a Service is derived from: its owner, or else what its label says.
+fn import_of(service: &Service) -> Option<NamespacedName> {
+    let mut owners = service.owner_references().iter();
+    let owner = owners.find(|owner| owner.kind == ServiceImport::kind(&()));
+    let label = service.labels().get(keys::SERVICE_NAME);
+    let import = owner.map(|owner| &owner.name).or(label)?;
+    NamespacedName::parse(&service.namespace()?, import).ok()
+}
+
+#[cfg(test)]
+#[path = "triggers_tests.rs"]
+mod tests;

@@ -1,0 +1,137 @@
+use serde::de::DeserializeOwned;
+
+use super::*;
+use crate::operator::testkit::{named, object};
+
+/// Names that are dirty, by controller.
+async fn dirty(queues: &Queues) -> Vec<(Controller, String)> {
+    let mut dirty = Vec::new();
+    for (controller, queue) in queues.all() {
+        while !queue.is_empty() {
+            let name = queue.next().await;
+            queue.done(&name);
+            dirty.push((controller, name.to_string()));
+        }
+    }
+    dirty
+}
+
+fn added<K: DeserializeOwned>(yaml: &str) -> K {
+    object(yaml)
+}
+
+fn new<K>(object: &K) -> Difference<'_, K> {
+    Difference {
+        old: None,
+        new: Some(object),
+    }
+}
+
+#[tokio::test]
+async fn a_peers_export_concerns_the_import_and_the_own_export() {
+    let queues = Queues::new();
+
+    queues.remote(&Dirty {
+        kind: RecordKind::Exports,
+        name: named("shop", "web"),
+    });
+
+    let web = "shop/web".to_owned();
+    assert_eq!(
+        dirty(&queues).await,
+        [
+            (Controller::ServiceImport, web.clone()),
+            (Controller::ServiceExport, web)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_peers_service_concerns_the_slices_of_its_name() {
+    let queues = Queues::new();
+
+    queues.remote(&Dirty {
+        kind: RecordKind::Services,
+        name: named("shop", "derived-x"),
+    });
+
+    assert_eq!(
+        dirty(&queues).await,
+        [(Controller::EndpointSliceSync, "shop/derived-x".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn a_derived_service_concerns_its_import() {
+    let queues = Queues::new();
+    let derived: Service = added(
+        "{metadata: {name: derived-x, namespace: shop, labels: {multicluster.kubernetes.io/service-name: web}}}",
+    );
+
+    queues.service(&new(&derived));
+
+    let dirty = dirty(&queues).await;
+    for controller in [Controller::DerivedService, Controller::EndpointSliceMirror] {
+        assert!(
+            dirty.contains(&(controller, "shop/web".to_owned())),
+            "{dirty:?}"
+        );
+    }
+    assert!(dirty.contains(&(Controller::EndpointSliceSync, "shop/derived-x".to_owned())));
+}
+
+#[tokio::test]
+async fn a_slice_concerns_the_service_that_it_had_and_the_one_that_it_has() {
+    let queues = Queues::new();
+    let slice = |service: &str| -> EndpointSlice {
+        added(&format!(
+            "{{metadata: {{name: a, namespace: shop, labels: {{kubernetes.io/service-name: {service}, endpointslice.kubernetes.io/managed-by: x}}}}, addressType: IPv4}}"
+        ))
+    };
+    let (old, new) = (slice("db"), slice("web"));
+
+    let difference = Difference {
+        old: Some(&old),
+        new: Some(&new),
+    };
+    queues.slice(&difference, &Caches::new());
+
+    let mirror = |name: &str| (Controller::EndpointSliceMirror, name.to_owned());
+    assert_eq!(
+        dirty(&queues).await,
+        [mirror("shop/web"), mirror("shop/db")]
+    );
+}
+
+#[tokio::test]
+async fn a_slice_whose_labels_were_taken_off_is_found_by_its_controller() {
+    let queues = Queues::new();
+    let slice: EndpointSlice = added(
+        "
+metadata:
+  {name: a, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Service, name: web, uid: u, controller: true}]}
+addressType: IPv4
+",
+    );
+
+    queues.slice(&new(&slice), &Caches::new());
+
+    let web = "shop/web".to_owned();
+    assert_eq!(
+        dirty(&queues).await,
+        [
+            (Controller::EndpointSliceMirror, web.clone()),
+            (Controller::EndpointSliceSync, web)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_object_with_a_name_that_no_service_can_have_is_ignored() {
+    let queues = Queues::new();
+    let export: ServiceExport = added("{metadata: {name: a.b, namespace: shop}}");
+
+    queues.export(&new(&export));
+
+    assert_eq!(dirty(&queues).await, []);
+}
