@@ -62,7 +62,7 @@ pub(crate) async fn are_skipped(testbed: &Testbed) -> Result<()> {
     scene.settled().await.context("before the bad records")?;
     let namespace = scene.namespace().to_owned();
     let bad = bad_records(&namespace);
-    let before = rejected_total(testbed).await?;
+    let before = refused_total(testbed).await?;
     let mut records = Records::of(testbed.cluster(B)).await?;
     for (key, value) in &bad {
         records.put(key, value).await?;
@@ -84,9 +84,9 @@ pub(crate) async fn are_skipped(testbed: &Testbed) -> Result<()> {
         .collect();
     anyhow::ensure!(names == ["after", "good"], "imports {names:?}");
     named_in_log(testbed, &bad.clone().map(|(key, _)| key)).await?;
-    let what = "the operator to have counted six rejected records";
+    let what = "the operator to have counted six refused records";
     eventually(SETTLE, what, async || {
-        let now = rejected_total(testbed)
+        let now = refused_total(testbed)
             .await
             .map_err(|error| format!("{error:#}"))?;
         if now >= before + 6.0 {
@@ -134,15 +134,15 @@ fn names(text: &str, key: &str) -> bool {
         .any(|line| line.contains(&suffix) && line.contains("peer"))
 }
 
-/// Sum of the operator's counters of rejected records of peer `b`.
-async fn rejected_total(testbed: &Testbed) -> Result<f64> {
+/// Sum of the operator's counters of refused records of peer `b`.
+async fn refused_total(testbed: &Testbed) -> Result<f64> {
     let metrics = testbed
         .cluster(A)
         .role_page(Role::Operator, "/metrics")
         .await?;
     let of_peer = metrics.lines().filter(|line| {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
-        name.contains("rejected") && line.contains("\"b\"")
+        name.contains("refused") && line.contains("\"b\"")
     });
     let values = of_peer.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     Ok(values.sum())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
-use tombolo_api::keys;
+use tombolo_api::{keys, v1beta1::ServiceImport};
 
 use super::state::{add_pod, addresses, derived_slices, describe, labelled};
 use crate::{
@@ -88,7 +88,7 @@ async fn labels(ctx: &Context) -> Outcome {
         let expected = "slices that are marked and hold one source cluster's endpoints each";
         ctx.until(step, cluster, expected, || async move {
             let import = ctx.import(cluster).await?.ok_or("no ServiceImport")?;
-            well_marked(&imported(ctx, cluster).await?, &listed(&import)).map_err(Seen::from)
+            well_marked(&imported(ctx, cluster).await?, &import).map_err(Seen::from)
         })
         .await?;
     }
@@ -111,9 +111,10 @@ async fn labels(ctx: &Context) -> Outcome {
     Ok(())
 }
 
-/// Checks marks, and that the endpoints of the first two clusters' pods are told apart by source cluster.
-fn well_marked(slices: &[EndpointSlice], exporters: &[String]) -> Result<(), String> {
-    let mut sources: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+/// Checks the marks, and that the endpoints of both clusters' pods are there in every family, each cluster's under a source
+/// cluster of its own.
+fn well_marked(slices: &[EndpointSlice], import: &ServiceImport) -> Result<(), String> {
+    let mut sources: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for slice in slices {
         match slice.labels().get(keys::MANAGED_BY).map(String::as_str) {
             None | Some(keys::MANAGED_BY_KUBERNETES) => return Err(describe(slice)),
@@ -124,17 +125,25 @@ fn well_marked(slices: &[EndpointSlice], exporters: &[String]) -> Result<(), Str
             .get(keys::SOURCE_CLUSTER)
             .cloned()
             .unwrap_or_default();
-        let of = |cluster| addresses(cluster, 1);
-        for address in addresses_of(slice) {
-            let cluster = (0..2).find(|&cluster| of(cluster).contains(address));
-            let cluster = cluster.ok_or_else(|| format!("a foreign endpoint {address}"))?;
-            sources.entry(source.clone()).or_default().insert(cluster);
-        }
+        let of_type = addresses_of(slice).map(|it| format!("{} {it}", slice.address_type));
+        sources.entry(source).or_default().extend(of_type);
     }
-    let named: Vec<_> = sources.keys().cloned().collect();
-    let separate = sources.values().all(|clusters| clusters.len() == 1);
-    let complete: BTreeSet<_> = sources.values().flatten().collect();
-    if named == exporters && separate && complete.len() == 2 {
+    sources.retain(|_, addresses| !addresses.is_empty());
+
+    let exporters = listed(import);
+    let families = import.spec.ip_families.clone().unwrap_or_default();
+    let of_cluster = |cluster| -> BTreeSet<String> {
+        let typed = ["IPv4", "IPv6"].into_iter().zip(addresses(cluster, 1));
+        let in_import = typed.filter(|(family, _)| families.iter().any(|it| it == family));
+        in_import
+            .map(|(family, address)| format!("{family} {address}"))
+            .collect()
+    };
+    let mut wanted: Vec<_> = [0, 1].map(of_cluster).into();
+    let mut found: Vec<_> = sources.values().cloned().collect();
+    wanted.sort();
+    found.sort();
+    if !families.is_empty() && found == wanted && sources.keys().eq(&exporters) {
         return Ok(());
     }
     Err(format!(
