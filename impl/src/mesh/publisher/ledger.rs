@@ -1,0 +1,279 @@
+//! What the store holds of this cluster's own keys, and what has to be done about one of them. Synchronous.
+//!
+//! Fed by lists, by the watch of the own keys, and by the answers to own writes, in any order: of two reports about one key the
+//! one with the higher revision counts.
+
+use std::collections::BTreeMap;
+
+use super::records::Record;
+use crate::kvstore::{Entry, Event};
+
+/// The own keys.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    keys: BTreeMap<String, Stored>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    /// The value; none after a deletion whose event has not arrived yet.
+    value: Option<Vec<u8>>,
+    revision: i64,
+    /// Whether this process wrote it last, so that it hangs on a lease of this process.
+    ours: bool,
+}
+
+/// What to do about a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Nothing: it is as it should be, or nobody knows how it should be.
+    Nothing,
+    /// Write this.
+    Put(Vec<u8>),
+    /// Delete it.
+    Delete,
+}
+
+impl Ledger {
+    /// Replaces everything by a complete list. A key that still is as this process wrote it stays its own.
+    pub(super) fn relist(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        let old = std::mem::take(&mut self.keys);
+        for entry in entries {
+            let before = old.get(&entry.key);
+            let ours = before.is_some_and(|stored| {
+                stored.ours
+                    && stored.revision == entry.mod_revision
+                    && stored.value.as_ref() == Some(&entry.value)
+            });
+            let stored = Stored {
+                value: Some(entry.value),
+                revision: entry.mod_revision,
+                ours,
+            };
+            self.keys.insert(entry.key, stored);
+        }
+    }
+
+    /// Takes in an event of the watch; true when it was news.
+    pub(super) fn apply(&mut self, event: Event) -> bool {
+        let known = self
+            .keys
+            .get(event.key())
+            .map_or(0, |stored| stored.revision);
+        let revision = event.mod_revision();
+        match event {
+            Event::Put(entry) if revision > known => {
+                let stored = Stored {
+                    value: Some(entry.value),
+                    revision,
+                    ours: false,
+                };
+                self.keys.insert(entry.key, stored);
+                true
+            }
+            Event::Delete { key, .. } if revision >= known => self
+                .keys
+                .remove(&key)
+                .is_some_and(|stored| stored.value.is_some()),
+            Event::Put(_) | Event::Delete { .. } => false,
+        }
+    }
+
+    /// This process wrote a key.
+    pub(super) fn written(&mut self, key: &str, value: Vec<u8>, revision: i64) {
+        let known = self.keys.get(key).map_or(0, |stored| stored.revision);
+        if revision >= known {
+            let stored = Stored {
+                value: Some(value),
+                revision,
+                ours: true,
+            };
+            self.keys.insert(key.to_owned(), stored);
+        }
+    }
+
+    /// This process deleted a key.
+    pub(super) fn deleted(&mut self, key: &str, revision: i64) {
+        if let Some(stored) = self.keys.get_mut(key)
+            && revision >= stored.revision
+        {
+            *stored = Stored {
+                value: None,
+                revision,
+                ours: true,
+            };
+        }
+    }
+
+    /// A key went with its lease.
+    pub(super) fn forget(&mut self, key: &str) {
+        self.keys.remove(key);
+    }
+
+    /// The keys of a prefix no longer hang on a lease of this process.
+    pub(super) fn disown(&mut self, prefix: &str) {
+        for (key, stored) in &mut self.keys {
+            if key.starts_with(prefix) {
+                stored.ours = false;
+            }
+        }
+    }
+
+    /// Every key that the store holds.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        let present = self
+            .keys
+            .iter()
+            .filter(|(_, stored)| stored.value.is_some());
+        present.map(|(key, _)| key.as_str())
+    }
+
+    /// Whether the store holds a key that this process wrote.
+    pub(super) fn holds_ours(&self, key: &str) -> bool {
+        self.keys
+            .get(key)
+            .is_some_and(|stored| stored.ours && stored.value.is_some())
+    }
+
+    /// What to do about a key, given what should be stored under it. What another process wrote, an earlier life of this
+    /// one for instance, is taken over by writing it again, also when it is not known yet whether it is right.
+    pub(super) fn decide(&self, key: &str, record: Record) -> Action {
+        let stored = self.keys.get(key);
+        let ours = stored.is_some_and(|stored| stored.ours);
+        let value = stored.and_then(|stored| stored.value.as_ref());
+        match (record, value) {
+            (Record::Present(wanted), Some(value)) if ours && wanted == *value => Action::Nothing,
+            (Record::Present(wanted), _) => Action::Put(wanted),
+            (Record::Absent, Some(_)) => Action::Delete,
+            (Record::Unknown, Some(value)) if !ours => Action::Put(value.clone()),
+            (Record::Absent, None) | (Record::Unknown, _) => Action::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, value: &str, revision: i64) -> Entry {
+        Entry {
+            key: key.to_owned(),
+            value: value.into(),
+            create_revision: revision,
+            mod_revision: revision,
+            lease: None,
+        }
+    }
+
+    fn put(value: &str, revision: i64) -> Event {
+        Event::Put(entry("k", value, revision))
+    }
+
+    fn delete(revision: i64) -> Event {
+        Event::Delete {
+            key: "k".to_owned(),
+            mod_revision: revision,
+        }
+    }
+
+    fn present(value: &str) -> Record {
+        Record::Present(value.into())
+    }
+
+    fn wrote(value: &str, revision: i64) -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.written("k", value.into(), revision);
+        ledger
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_not_written() {
+        let ledger = wrote("v", 5);
+
+        assert_eq!(ledger.decide("k", present("v")), Action::Nothing);
+        assert_eq!(ledger.decide("k", present("w")), Action::Put("w".into()));
+        assert_eq!(ledger.decide("k", Record::Absent), Action::Delete);
+        assert_eq!(ledger.decide("k", Record::Unknown), Action::Nothing);
+        assert_eq!(ledger.decide("other", Record::Absent), Action::Nothing);
+    }
+
+    #[test]
+    fn what_an_earlier_life_wrote_is_taken_over_even_before_it_is_known_to_be_right() {
+        let mut ledger = Ledger::default();
+        ledger.relist([entry("k", "v", 5)]);
+
+        assert_eq!(ledger.decide("k", present("v")), Action::Put("v".into()));
+        assert_eq!(ledger.decide("k", Record::Unknown), Action::Put("v".into()));
+        assert_eq!(ledger.decide("k", Record::Absent), Action::Delete);
+    }
+
+    #[test]
+    fn the_echo_of_an_own_write_is_no_news_whichever_comes_first() {
+        let mut answered_first = wrote("v", 5);
+        let mut echoed_first = Ledger::default();
+
+        assert!(!answered_first.apply(put("v", 5)));
+        echoed_first.apply(put("v", 5));
+        echoed_first.written("k", "v".into(), 5);
+
+        assert!(answered_first.holds_ours("k"));
+        assert!(echoed_first.holds_ours("k"));
+    }
+
+    #[test]
+    fn a_foreign_write_or_deletion_is_put_right() {
+        let mut overwritten = wrote("v", 5);
+        let mut removed = wrote("v", 5);
+
+        assert!(overwritten.apply(put("x", 6)));
+        assert!(removed.apply(delete(6)));
+
+        assert_eq!(
+            overwritten.decide("k", present("v")),
+            Action::Put("v".into())
+        );
+        assert_eq!(removed.decide("k", present("v")), Action::Put("v".into()));
+    }
+
+    #[test]
+    fn an_event_from_before_an_own_write_changes_nothing() {
+        let mut ledger = wrote("v", 5);
+
+        assert!(!ledger.apply(delete(4)));
+        assert!(!ledger.apply(put("old", 3)));
+
+        assert_eq!(ledger.decide("k", present("v")), Action::Nothing);
+    }
+
+    #[test]
+    fn a_late_event_does_not_bring_a_deleted_key_back() {
+        let mut ledger = wrote("v", 5);
+        ledger.deleted("k", 7);
+
+        assert!(!ledger.apply(put("v", 5)));
+        assert_eq!(ledger.decide("k", Record::Absent), Action::Nothing);
+        assert!(!ledger.apply(delete(7)));
+        assert_eq!(ledger.keys().count(), 0);
+    }
+
+    #[test]
+    fn a_list_keeps_what_is_ours_only_when_it_was_not_touched() {
+        let mut ledger = wrote("v", 5);
+        ledger.written("l", "v".into(), 6);
+        ledger.written("gone", "v".into(), 7);
+
+        ledger.relist([entry("k", "v", 5), entry("l", "v", 9)]);
+
+        assert!(ledger.holds_ours("k"));
+        assert!(!ledger.holds_ours("l"));
+        assert_eq!(ledger.keys().count(), 2);
+    }
+
+    #[test]
+    fn keys_of_a_lost_lease_are_written_again() {
+        let mut ledger = wrote("v", 5);
+        ledger.disown("k");
+
+        assert_eq!(ledger.decide("k", present("v")), Action::Put("v".into()));
+    }
+}

@@ -1,0 +1,118 @@
+//! One incarnation of the store after the other: list the own keys, follow them, and begin anew when the store was lost.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::select_all};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use super::{Publisher, STORE_RETRY_MAX};
+use crate::{
+    kvstore::{Entry, Error, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff},
+    queue::RETRY_FIRST,
+};
+
+/// Longest pause between two prolongations of the canaries' lease; so fast is the loss of the store noticed.
+const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
+
+impl<S: KvStore> Publisher<S> {
+    /// Follows the own keys for ever.
+    pub(super) async fn follow_store(&self) {
+        let mut backoff = Backoff::new(RETRY_FIRST, STORE_RETRY_MAX);
+        loop {
+            let ended = self.follow_incarnation(&mut backoff).await;
+            self.state().listed = false;
+            self.open_gate(false);
+            match ended {
+                Ok(()) => info!("the store was lost; listing it anew"),
+                Err(error) => {
+                    self.options.metrics.failed(error.reason());
+                    warn!(%error, "cannot follow the own keys; trying again");
+                    tokio::time::sleep(backoff.wait()).await;
+                }
+            }
+        }
+    }
+
+    /// Lists the own keys, marks everything dirty, then follows. Ends without error when a new list is needed at once.
+    async fn follow_incarnation(&self, backoff: &mut Backoff) -> Result<(), Error> {
+        let fence = self.fence().await?;
+        let (entries, watches) = self.list_and_watch().await?;
+        self.begin(fence, entries);
+        backoff.reset();
+        let mut batches = select_all(watches);
+        let mut keepalive = interval((self.fence_ttl() / 3).min(KEEPALIVE_MAX));
+        keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.restart.notified() => return Ok(()),
+                batch = batches.next() => match batch {
+                    Some(batch) => self.take_in(batch?),
+                    None => return Ok(()),
+                },
+                _ = keepalive.tick() => match self.store.keep_alive(fence).await {
+                    Ok(()) => {}
+                    Err(Error::LeaseNotFound { .. }) => return Ok(()),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The lease that the canaries hang on: the present one if the store still has it, else a new one.
+    async fn fence(&self) -> Result<LeaseId, Error> {
+        let present = self.state().fence;
+        if let Some(fence) = present {
+            match self.store.keep_alive(fence).await {
+                Ok(()) => return Ok(fence),
+                Err(Error::LeaseNotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.store.grant(self.fence_ttl()).await
+    }
+
+    /// A tenth shorter than the leases of the records, so that canaries go first when nobody prolongs.
+    fn fence_ttl(&self) -> Duration {
+        self.options.lease_ttl * 9 / 10
+    }
+
+    async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {
+        let mut entries = Vec::new();
+        let mut watches = Vec::new();
+        for prefix in [&self.keys.services, &self.keys.exports, &self.keys.canaries] {
+            let listing = self.store.list(prefix).await?;
+            let scope = Scope::Prefix(prefix.clone());
+            watches.push(self.store.watch(&scope, listing.revision + 1).await?);
+            entries.extend(listing.entries.into_values());
+        }
+        let config = self.store.get(&self.keys.config).await?;
+        let scope = Scope::Key(self.keys.config.clone());
+        watches.push(self.store.watch(&scope, config.revision + 1).await?);
+        entries.extend(config.entry);
+        Ok((entries, watches))
+    }
+
+    fn begin(&self, fence: LeaseId, entries: Vec<Entry>) {
+        let mut state = self.state();
+        info!(keys = entries.len(), "listed the own keys");
+        state.ledger.relist(entries);
+        if state.fence != Some(fence) {
+            state.ledger.disown(&self.keys.canaries);
+            state.fence = Some(fence);
+        }
+        state.listed = true;
+        self.mark_all(&state);
+    }
+
+    /// Takes in what happened to the own keys; what was not done by this process is put right.
+    fn take_in(&self, batch: WatchBatch) {
+        let mut state = self.state();
+        for event in batch.events {
+            let key = event.key().to_owned();
+            if state.ledger.apply(event) {
+                self.mark(&key);
+            }
+        }
+    }
+}
