@@ -1,15 +1,16 @@
 //! For tests: a real etcd on loopback that can be killed, restarted and emptied, and waiting on conditions.
 
 use std::{
-    env,
     ffi::OsString,
     net::TcpListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
+use tombolo_testbed::Assets;
 
 use super::{KvStore, config::EtcdConfig, etcd::EtcdStore, memory::MemoryStore};
 
@@ -106,7 +107,7 @@ impl Etcd {
         let client = self.url();
         let peer = format!("http://127.0.0.1:{}", self.ports.1);
         let log = std::fs::File::create(self.dir.path().join("log")).expect("a log file");
-        let mut command = Command::new(binary("etcd"));
+        let mut command = Command::new(binary());
         command
             .arg("--data-dir")
             .arg(self.dir.path().join("data"))
@@ -201,18 +202,11 @@ fn free_ports() -> (u16, u16) {
     (port(&client), port(&peer))
 }
 
-/// Finds a test binary, or says how to get it.
-fn binary(name: &str) -> PathBuf {
-    let named = ["TOMBOLO_ASSETS", "KUBEBUILDER_ASSETS"]
-        .into_iter()
-        .filter_map(env::var_os)
-        .map(PathBuf::from);
-    let path = env::var_os("PATH").unwrap_or_default();
-    named
-        .chain(env::split_paths(&path))
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file())
-        .unwrap_or_else(|| {
-            panic!("no {name} in TOMBOLO_ASSETS, KUBEBUILDER_ASSETS or PATH; run `make assets`")
-        })
+/// The etcd of `make assets`, or a panic that says how to get it. Looked for once: its version is asked for.
+fn binary() -> &'static Path {
+    static ETCD: OnceLock<PathBuf> = OnceLock::new();
+    ETCD.get_or_init(|| match Assets::find() {
+        Ok(assets) => assets.etcd,
+        Err(missing) => panic!("{missing}"),
+    })
 }

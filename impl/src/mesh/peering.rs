@@ -131,10 +131,11 @@ impl Peering {
         let names = scan.peers.keys().chain(&hollow).cloned().collect();
         self.state.configure(&names);
         let mut problems = scan.problems;
-        problems.extend(hollow.iter().map(|name| Error::Hollow {
-            file: dir.file(name),
-        }));
-        for (peer, config) in scan.peers {
+        let hollow = hollow.into_iter().map(|name| {
+            let file = dir.file(&name);
+            (name, Err(Error::Hollow { file }))
+        });
+        for (peer, config) in scan.peers.into_iter().chain(hollow) {
             match config {
                 Ok(config) => self.follow(peer, config).await,
                 Err(error) => {
@@ -219,3 +220,7 @@ impl Drop for Peering {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "peering_tests.rs"]
+mod tests;

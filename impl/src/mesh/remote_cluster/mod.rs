@@ -21,6 +21,12 @@ mod feed;
 mod memory;
 mod records;
 mod session;
+#[cfg(test)]
+pub(super) mod testkit;
+#[cfg(test)]
+mod tests_config;
+#[cfg(test)]
+mod tests_rows;
 
 pub(crate) use error::Error;
 pub(crate) use memory::Memory;

@@ -1,0 +1,277 @@
+//! Peers by files, on real etcds.
+
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
+
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use super::{
+    super::{
+        peers::{PeerState, PeerStatus},
+        remote_cluster::testkit::{Writer, capable, service},
+    },
+    *,
+};
+use crate::kvstore::testing::{Etcd, Subject, eventually};
+
+/// A cluster `here` with a directory of peers.
+struct Here {
+    dir: TempDir,
+    state: RemoteState,
+    cancel: CancellationToken,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Here {
+    fn start(prepare: impl FnOnce(&Path)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path());
+        let state = RemoteState::new(Arc::new(|_| {}));
+        let local = LocalCluster {
+            name: "here".try_into().unwrap(),
+            id: 1.try_into().unwrap(),
+            max_connected: 255,
+        };
+        let cancel = CancellationToken::new();
+        let run = run_peers(dir.path().to_owned(), local, state.clone(), cancel.clone());
+        let task = tokio::spawn(run);
+        Self {
+            dir,
+            state,
+            cancel,
+            task,
+        }
+    }
+
+    fn status(&self, peer: &str) -> Option<PeerStatus> {
+        let peers = self.state.peers();
+        peers
+            .into_iter()
+            .find(|status| status.cluster.as_str() == peer)
+    }
+
+    fn rows(&self) -> Vec<String> {
+        let names = self.state.names();
+        names.iter().map(|name| name.name.to_string()).collect()
+    }
+
+    async fn until_rows(&self, rows: &[&str]) {
+        eventually(&format!("rows {rows:?}"), async || self.rows() == rows).await;
+    }
+
+    async fn until_state(&self, peer: &str, state: PeerState) {
+        eventually(&format!("{peer} is {}", state.as_str()), async || {
+            self.status(peer)
+                .is_some_and(|status| status.state == state)
+        })
+        .await;
+    }
+
+    async fn until_error(&self, peer: &str, text: &str) {
+        eventually(text, async || {
+            let status = self.status(peer);
+            status
+                .and_then(|status| status.last_error)
+                .is_some_and(|error| error.contains(text))
+        })
+        .await;
+    }
+
+    /// Puts a file in place at once, as a well-behaved editor does.
+    fn put(&self, peer: &str, content: &str) {
+        let draft = self.dir.path().join(".draft");
+        fs::write(&draft, content).unwrap();
+        fs::rename(draft, self.dir.path().join(peer)).unwrap();
+    }
+}
+
+fn file_of(etcd: &Etcd) -> String {
+    format!("endpoints:\n- {}\n", etcd.url())
+}
+
+/// A peer with its etcd and these exports.
+async fn peer(name: &str, id: u32, exports: &[&str]) -> (Etcd, Writer<EtcdStore>) {
+    let etcd = Etcd::start().await;
+    let mut writer = Writer::new(name, etcd.store());
+    writer.new_lease().await;
+    writer.config(id, capable()).await;
+    for export in exports {
+        writer.export(export, 1).await;
+    }
+    writer.canaries().await;
+    (etcd, writer)
+}
+
+#[tokio::test]
+async fn peers_come_change_and_go_with_their_files() {
+    let (etcd, rome) = peer("rome", 2, &["cart"]).await;
+    let here = Here::start(|_| {});
+    assert!(
+        here.state.all_synced_or(Duration::from_secs(20)).await,
+        "no peers, all synced"
+    );
+
+    here.put("rome", &file_of(&etcd));
+    here.until_rows(&["cart"]).await;
+    here.put("rome", &format!("# another text\n{}", file_of(&etcd)));
+    rome.export("web", 1).await;
+    here.until_rows(&["cart", "web"]).await;
+    fs::remove_file(here.dir.path().join("rome")).unwrap();
+
+    here.until_rows(&[]).await;
+    eventually("the peer is forgotten", async || {
+        here.status("rome").is_none()
+    })
+    .await;
+    here.cancel.cancel();
+    here.task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_names_another_store_keeps_the_rows_until_that_one_is_complete() {
+    let (old, _) = peer("rome", 2, &["cart", "gone"]).await;
+    let new = Etcd::start().await;
+    let here = Here::start(|dir| fs::write(dir.join("rome"), file_of(&old)).unwrap());
+    here.until_state("rome", PeerState::Ready).await;
+
+    here.put("rome", &file_of(&new));
+    here.until_error("rome", "cilium/cluster-config/rome is missing")
+        .await;
+    let (rows, status) = (here.rows(), here.status("rome").unwrap());
+    Writer::new("rome", new.store())
+        .fill(&["cart", "new"])
+        .await;
+
+    assert_eq!(rows, ["cart", "gone"]);
+    assert_eq!(status.state, PeerState::Suspect);
+    here.until_rows(&["cart", "new"]).await;
+}
+
+#[tokio::test]
+async fn two_peers_do_not_disturb_each_other() {
+    let (mut rome_etcd, _) = peer("rome", 2, &["cart", "rome-only"]).await;
+    let (oslo_etcd, oslo) = peer("oslo", 3, &["cart"]).await;
+    let here = Here::start(|dir| {
+        fs::write(dir.join("rome"), file_of(&rome_etcd)).unwrap();
+        fs::write(dir.join("oslo"), file_of(&oslo_etcd)).unwrap();
+        fs::write(dir.join("paris"), "endpoints: nowhere").unwrap();
+    });
+    here.until_state("rome", PeerState::Ready).await;
+    here.until_state("oslo", PeerState::Ready).await;
+    assert_eq!(here.state.exports(&service("cart")).len(), 2);
+
+    rome_etcd.wipe().await;
+    oslo.unexport("cart").await;
+    oslo.export("web", 1).await;
+
+    here.until_rows(&["cart", "rome-only", "web"]).await;
+    here.until_state("rome", PeerState::Suspect).await;
+    assert_eq!(here.status("oslo").unwrap().state, PeerState::Ready);
+    here.until_error("paris", "/paris: ").await;
+}
+
+#[tokio::test]
+async fn two_peers_with_one_id_are_not_both_accepted() {
+    let (rome_etcd, _rome) = peer("rome", 2, &["cart"]).await;
+    let (oslo_etcd, _oslo) = peer("oslo", 2, &["web"]).await;
+    let here = Here::start(|dir| fs::write(dir.join("rome"), file_of(&rome_etcd)).unwrap());
+    here.until_rows(&["cart"]).await;
+
+    here.put("oslo", &file_of(&oslo_etcd));
+    here.until_error("oslo", "clusterID 2 is already used by rome")
+        .await;
+    let rows = here.rows();
+    fs::remove_file(here.dir.path().join("rome")).unwrap();
+
+    assert_eq!(rows, ["cart"]);
+    here.until_rows(&["web"]).await;
+}
+
+#[tokio::test]
+async fn a_mounted_secret_that_is_swapped_changes_the_peers() {
+    let (rome_etcd, _rome) = peer("rome", 2, &["cart"]).await;
+    let (oslo_etcd, _oslo) = peer("oslo", 3, &["web"]).await;
+    let here = Here::start(|dir| {
+        fs::create_dir(dir.join("..v1")).unwrap();
+        fs::write(dir.join("..v1/rome"), file_of(&rome_etcd)).unwrap();
+        symlink("..v1", dir.join("..data")).unwrap();
+        symlink("..data/rome", dir.join("rome")).unwrap();
+    });
+    here.until_rows(&["cart"]).await;
+
+    let dir = here.dir.path();
+    fs::create_dir(dir.join("..v2")).unwrap();
+    fs::write(dir.join("..v2/oslo"), file_of(&oslo_etcd)).unwrap();
+    symlink("..v2", dir.join("..data_tmp")).unwrap();
+    fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
+    symlink("..data/oslo", dir.join("oslo")).unwrap();
+    fs::remove_file(dir.join("rome")).unwrap();
+    fs::remove_dir_all(dir.join("..v1")).unwrap();
+
+    here.until_rows(&["web"]).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_empty_or_broken_for_a_while_keeps_its_peer() {
+    let (etcd, rome) = peer("rome", 2, &["cart"]).await;
+    let here = Here::start(|dir| fs::write(dir.join("rome"), file_of(&etcd)).unwrap());
+    here.until_state("rome", PeerState::Ready).await;
+
+    for (broken, complaint) in [("", "endpoints: missing"), ("endpoints: [", "is not valid")] {
+        fs::write(here.dir.path().join("rome"), broken).unwrap();
+        here.until_error("rome", complaint).await;
+        assert_eq!(here.rows(), ["cart"]);
+    }
+    rome.export("web", 1).await;
+
+    here.until_rows(&["cart", "web"]).await;
+}
+
+#[tokio::test]
+async fn waiting_for_the_first_sync_ends_in_time_and_an_unsynced_peer_holds_removals_back() {
+    let (etcd, _rome) = peer("rome", 2, &["cart"]).await;
+    let here = Here::start(|dir| {
+        fs::write(dir.join("rome"), file_of(&etcd)).unwrap();
+        fs::write(dir.join("oslo"), "endpoints: ['http://127.0.0.1:1']").unwrap();
+    });
+    let (rome, oslo, other) = (
+        "rome".try_into().unwrap(),
+        "oslo".try_into().unwrap(),
+        "other".try_into().unwrap(),
+    );
+
+    here.until_rows(&["cart"]).await;
+    eventually("rome is synced", async || here.state.may_remove(&rome)).await;
+    let in_time = here.state.all_synced_or(Duration::from_millis(50)).await;
+
+    assert!(!in_time);
+    assert!(!here.state.may_remove(&oslo));
+    assert!(here.state.may_remove(&other));
+    fs::remove_file(here.dir.path().join("oslo")).unwrap();
+    assert!(here.state.all_synced_or(Duration::from_secs(20)).await);
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_an_error_at_once() {
+    let local = LocalCluster {
+        name: "here".try_into().unwrap(),
+        id: 1.try_into().unwrap(),
+        max_connected: 255,
+    };
+    let state = RemoteState::new(Arc::new(|_| {}));
+
+    let outcome = run_peers(
+        "/nowhere/at/all".into(),
+        local,
+        state,
+        CancellationToken::new(),
+    )
+    .await;
+
+    assert!(
+        outcome
+            .unwrap_err()
+            .to_string()
+            .starts_with("/nowhere/at/all: ")
+    );
+}
