@@ -3,3 +3,32 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input (a flag, a file, a kubeconfig).
 
 pub mod args;
+pub mod components;
+mod roles;
+
+use anyhow::Result;
+
+use crate::{cluster::client, kvstore::config::ConfigError, mesh::config_dir, telemetry::logs};
+use args::{Cli, Command};
+
+/// Carries out what the user asked for.
+pub fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Crds => {
+            print!("{}", tombolo_api::crds::yaml());
+            Ok(())
+        }
+        Command::Run(role) => {
+            logs::install(cli.log_format, &cli.log_level)?;
+            roles::run(role)
+        }
+    }
+}
+
+/// The exit code for an error: 2 when the user's input is at fault, 1 otherwise.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let input = error
+        .chain()
+        .any(|cause| cause.is::<logs::Error>() || cause.is::<client::Error>());
+    if input { 2 } else { 1 }
+}

@@ -1,0 +1,171 @@
+//! What each role is made of.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
+    components::{Component, run_all, stop_on_signals},
+};
+use crate::{
+    cluster::client,
+    kvstore::{config::EtcdConfig, etcd::EtcdStore},
+    mesh::{
+        peers::{LocalCluster, RemoteState, run_peers},
+        publisher::{self, Metrics, records::Publishing},
+    },
+    operator::{
+        self,
+        apply::{Controller, OnWrite, Verb},
+        triggers::Queues,
+    },
+    telemetry::health::Health,
+};
+
+/// Flags that contradict each other.
+#[derive(Debug, Error)]
+#[error(
+    "--cluster-id {id}: expected 1 to {max}, as --max-connected-clusters is {max}; choose a smaller id, or 511 for both sides of the mesh"
+)]
+pub(super) struct IdTooLarge {
+    id: u32,
+    max: u32,
+}
+
+/// Runs a role until it fails or the process is told to stop.
+pub(super) fn run(role: Role) -> Result<()> {
+    // kube and etcd-client both find their cryptography here; a second call would fail, and there is none.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(async {
+        let cancel = CancellationToken::new();
+        stop_on_signals(&cancel)?;
+        let components = match role {
+            Role::Mesh(args) => mesh(args, &cancel).await?,
+            Role::Operator(args) => operator(args, &cancel).await?,
+        };
+        run_all(components, cancel).await
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {
+    check_id(&args.cluster)?;
+    let etcd = match &args.etcd_config {
+        Some(file) => EtcdConfig::read(file)?,
+        None => EtcdConfig::from_urls(&args.etcd_endpoints)?,
+    };
+    let client = client_of(&args.cluster).await?;
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let health = Health::new(registry);
+    let options = publisher::Options {
+        publishing: Publishing {
+            cluster: args.cluster.cluster_name.clone(),
+            id: args.cluster.cluster_id,
+            default_global_namespace: args.cluster.default_global_namespace,
+        },
+        max_connected_clusters: args.cluster.max_connected_clusters,
+        lease_ttl: args.lease_ttl,
+        metrics,
+        gate: Some(health.gate("published")),
+    };
+    let store = EtcdStore::new(etcd);
+    let stop = cancel.clone();
+    let publish = async move { Ok(publisher::run(client, store, options, stop).await?) };
+    Ok(vec![
+        serve(health, &args.cluster, cancel),
+        Component {
+            name: "publisher",
+            run: Box::pin(publish),
+        },
+    ])
+}
+
+async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {
+    check_id(&args.cluster)?;
+    let client = client_of(&args.cluster).await?;
+    let queues = Queues::new();
+    let reported = queues.clone();
+    let remote = RemoteState::new(Arc::new(move |dirty| reported.remote(&dirty)));
+    let mut registry = Registry::default();
+    remote.register_metrics(&mut registry);
+    let on_write = count_writes(&mut registry);
+    let health = Health::new(registry);
+    let ready = health.gate("controllers");
+    let options = operator::Options {
+        cluster: args.cluster.cluster_name.clone(),
+        default_global: args.cluster.default_global_namespace,
+        install_crds: args.install_crds,
+        on_write,
+        on_ready: Box::new(move || ready.set(true)),
+    };
+    let local = LocalCluster {
+        name: args.cluster.cluster_name.clone(),
+        id: args.cluster.cluster_id,
+        max_connected: args.cluster.max_connected_clusters,
+    };
+    let (state, stop) = (remote.clone(), cancel.clone());
+    let directory = args.clustermesh_config;
+    let follow = async move { Ok(run_peers(directory, local, state, stop).await?) };
+    let stop = cancel.clone();
+    let control =
+        async move { Ok(operator::run(client, options, Arc::new(remote), queues, stop).await?) };
+    Ok(vec![
+        serve(health, &args.cluster, cancel),
+        Component {
+            name: "peers",
+            run: Box::pin(follow),
+        },
+        Component {
+            name: "controllers",
+            run: Box::pin(control),
+        },
+    ])
+}
+
+fn check_id(args: &ClusterArgs) -> Result<(), IdTooLarge> {
+    let (id, max) = (args.cluster_id.get(), args.max_connected_clusters);
+    if id > max {
+        Err(IdTooLarge { id, max })
+    } else {
+        Ok(())
+    }
+}
+
+async fn client_of(args: &ClusterArgs) -> Result<kube::Client, client::Error> {
+    client::client(args.kubeconfig.as_deref(), args.context.as_deref()).await
+}
+
+fn serve(health: Health, args: &ClusterArgs, cancel: &CancellationToken) -> Component {
+    let (address, cancel) = (args.health_address, cancel.clone());
+    Component {
+        name: "health endpoint",
+        run: Box::pin(async move { Ok(health.serve(address, cancel).await?) }),
+    }
+}
+
+/// A counter of writes to the API server, by controller and verb.
+fn count_writes(registry: &mut Registry) -> OnWrite {
+    let writes: Family<Vec<(&'static str, &'static str)>, Counter> = Family::default();
+    registry.register(
+        "tombolo_operator_api_writes",
+        "Writes to the API server",
+        writes.clone(),
+    );
+    Arc::new(move |controller: Controller, verb: Verb| {
+        let labels = vec![("controller", controller.as_str()), ("verb", verb.as_str())];
+        writes.get_or_create(&labels).inc();
+    })
+}
