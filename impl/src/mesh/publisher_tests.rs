@@ -34,7 +34,7 @@ fn options() -> Options {
             default_global_namespace: true,
         },
         max_connected_clusters: 255,
-        lease_ttl: Duration::from_secs(6),
+        lease_ttl: Duration::from_secs(10),
         metrics: Metrics::default(),
         gate: None,
     }

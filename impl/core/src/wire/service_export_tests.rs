@@ -84,6 +84,18 @@ fn labels_are_read_in_every_spelling(#[case] members: &str, #[case] expected: &[
     assert_eq!(labels, expected);
 }
 
+#[test]
+fn what_cilium_up_to_1_18_writes_is_read() {
+    let text = r#"{"cluster":"hm","name":"a","namespace":"r01","Annotations":null,"Labels":{"a":"2"},"exportCreationTimestamp":"2026-11-29T15:34:18Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"Headless","sessionAffinity":"None"}"#;
+
+    let spec = decode_text(text).unwrap();
+
+    assert_eq!(spec.labels.len(), 1);
+    assert_eq!(spec.import_type, ImportType::Headless);
+    assert_eq!(spec.ip_families, []);
+    assert_eq!(spec.internal_traffic_policy, None);
+}
+
 #[rstest]
 #[case::fraction("2026-11-29T10:00:00.123456Z", "2026-11-29T10:00:00.123456Z")]
 #[case::offset("2026-11-29T12:00:00+02:00", "2026-11-29T10:00:00Z")]

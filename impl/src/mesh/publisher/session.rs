@@ -72,9 +72,12 @@ impl<S: KvStore> Publisher<S> {
         self.store.grant(self.fence_ttl()).await
     }
 
-    /// A tenth shorter than the leases of the records, so that canaries go first when nobody prolongs.
+    /// Shorter than the leases of the records, by more than the time between two prolongations, so that canaries go first
+    /// when nobody prolongs.
     fn fence_ttl(&self) -> Duration {
-        self.options.lease_ttl * 9 / 10
+        let ttl = self.options.lease_ttl;
+        let pause = (ttl / 3).min(KEEPALIVE_MAX);
+        ttl - (pause * 3 / 2).max(ttl / 10)
     }
 
     async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {
