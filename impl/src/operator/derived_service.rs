@@ -25,7 +25,7 @@ use tracing::{error, info};
 use crate::operator::{
     apply::{self, Announcement, Controller},
     context::{Context, controlled_by, owned},
-    virtual_ips,
+    service_import, virtual_ips,
 };
 
 const CONTROLLER: Controller = Controller::DerivedService;
@@ -65,12 +65,20 @@ pub enum Decision {
 }
 
 /// Brings the derived Service of one import in line with it, and the import's IPs in line with the Service.
+///
+/// While the import is not what it should be nothing is done: that it is put right comes back here.
 pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply::Error> {
+    let Some(namespace_global) = ctx.namespace_gate(name) else {
+        return Ok(());
+    };
+    if !service_import::is_settled(name, ctx) {
+        return Ok(());
+    }
     let import = ctx.import(name);
     let actual = ctx.service(&name.derived());
     let observed = Observed {
         name,
-        namespace_global: ctx.namespace_gate(name) == Some(true),
+        namespace_global,
         import: import.as_deref(),
         actual: actual.as_deref(),
     };

@@ -26,7 +26,6 @@ use crate::operator::{
     apply::{self, Announcement, Controller},
     context::{Context, controlled_by},
     endpoint_slice_mirror::families_of,
-    service_import::opts_out,
     slices::{self, Managed},
 };
 
@@ -55,6 +54,12 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
     let others = |slice: &str| ctx.caches.slices.get(name.namespace.as_str(), slice);
     let writes = Managed { desired, actual }.writes(others);
     slices::carry_out(writes, CONTROLLER, ctx).await
+}
+
+/// Whether annotations say explicitly that no remote endpoints are to be written as slices.
+pub fn opts_out(annotations: &BTreeMap<String, String>) -> bool {
+    let value = annotations.get(keys::SYNC_ENDPOINT_SLICES);
+    value.is_some_and(|value| value.eq_ignore_ascii_case("false"))
 }
 
 fn is_eligible(service: &Service) -> bool {

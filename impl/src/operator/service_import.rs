@@ -27,6 +27,7 @@ use crate::operator::{
     apply::{self, Controller},
     conditions,
     context::{Context, View, owned},
+    endpoint_slice_sync::opts_out,
 };
 
 const CONTROLLER: Controller = Controller::ServiceImport;
@@ -66,14 +67,7 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
         return Ok(());
     };
     let actual = ctx.import(name);
-    let observed = Observed {
-        name,
-        view: &view,
-        actual: actual.as_deref(),
-        held: ctx.held(actual.as_deref(), &view),
-        any_loading: !ctx.remote.all_synced(),
-        enabled: &ctx.families,
-    };
+    let observed = observe(name, &view, actual.as_deref(), ctx);
     let import = match (decide(&observed), observed.actual) {
         (Decision::Apply(desired), Some(actual)) if is_same(&desired, actual) => actual.clone(),
         (Decision::Apply(desired), _) => {
@@ -87,6 +81,38 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
         (Decision::Delete | Decision::Leave, _) => return Ok(()),
     };
     status(&observed, &import, ctx).await
+}
+
+/// Whether an import is as it should be, or there is rightly none.
+///
+/// Whoever builds on an import waits for that: what somebody has set on it for a moment must not cost it its virtual IP.
+pub fn is_settled(name: &NamespacedName, ctx: &Context) -> bool {
+    let Some(view) = ctx.view(name) else {
+        return true;
+    };
+    let actual = ctx.import(name);
+    let observed = observe(name, &view, actual.as_deref(), ctx);
+    match (decide(&observed), observed.actual) {
+        (Decision::Apply(desired), Some(actual)) => is_same(&desired, actual),
+        (Decision::Apply(_) | Decision::Delete, _) => false,
+        (Decision::Leave, _) => true,
+    }
+}
+
+fn observe<'a>(
+    name: &'a NamespacedName,
+    view: &'a View,
+    actual: Option<&'a ServiceImport>,
+    ctx: &'a Context,
+) -> Observed<'a> {
+    Observed {
+        name,
+        view,
+        actual,
+        held: ctx.held(actual, view),
+        any_loading: !ctx.remote.all_synced(),
+        enabled: &ctx.families,
+    }
 }
 
 async fn status(
@@ -334,12 +360,6 @@ fn slices_exist(
     } else {
         "Absent"
     }
-}
-
-/// Whether annotations say explicitly that no remote endpoints are to be written as slices.
-pub fn opts_out(annotations: &BTreeMap<String, String>) -> bool {
-    let value = annotations.get(keys::SYNC_ENDPOINT_SLICES);
-    value.is_some_and(|value| value.eq_ignore_ascii_case("false"))
 }
 
 fn is_same_status(desired: &ServiceImportStatus, actual: Option<&ServiceImportStatus>) -> bool {

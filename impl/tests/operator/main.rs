@@ -1,0 +1,10 @@
+//! The operator on a real API server. What peers say comes from a table that the tests fill.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod at_rest;
+mod fake_peers;
+mod importing;
+mod local;
+mod restart;
+mod world;
