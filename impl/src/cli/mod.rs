@@ -27,8 +27,12 @@ pub fn run(cli: Cli) -> Result<()> {
 
 /// The exit code for an error: 2 when the user's input is at fault, 1 otherwise.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let input = error
-        .chain()
-        .any(|cause| cause.is::<logs::Error>() || cause.is::<client::Error>());
+    let input = error.chain().any(|cause| {
+        cause.is::<logs::Error>()
+            || cause.is::<client::Error>()
+            || cause.is::<ConfigError>()
+            || cause.is::<config_dir::Error>()
+            || cause.is::<roles::IdTooLarge>()
+    });
     if input { 2 } else { 1 }
 }

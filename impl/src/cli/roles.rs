@@ -83,7 +83,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     };
     let store = EtcdStore::new(etcd);
     let stop = cancel.clone();
-    let publish = async move { Ok(publisher::run(client, store, options, stop).await?) };
+    let publish = async move { Ok(Box::pin(publisher::run(client, store, options, stop)).await?) };
     Ok(vec![
         serve(health, &args.cluster, cancel),
         Component {
