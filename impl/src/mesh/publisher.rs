@@ -64,7 +64,7 @@ pub struct Options {
     pub lease_ttl: Duration,
     /// Counters, to be registered by the caller.
     pub metrics: Metrics,
-    /// Opened when everything is published, closed while the store is away and when stopping.
+    /// Opened when everything that is known is published, closed while the store is away and when stopping.
     pub gate: Option<Gate>,
 }
 

@@ -4,6 +4,7 @@ use k8s_openapi::api::{
     core::v1::{Namespace, Service},
     discovery::v1::EndpointSlice,
 };
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tombolo_api::v1beta1::ServiceExport;
@@ -20,6 +21,7 @@ use crate::{
         Entry,
         testing::{Etcd, Memory, Subject, eventually},
     },
+    telemetry::health::Health,
 };
 
 const SERVICE: &str = "cilium/state/services/v1/paris/shop/cart";
@@ -53,7 +55,11 @@ struct Running<S> {
 
 impl<S: KvStore> Running<S> {
     fn start(store: S) -> Self {
-        let publisher = Arc::new(Publisher::new(store, options()));
+        Self::start_with(store, options())
+    }
+
+    fn start_with(store: S, options: Options) -> Self {
+        let publisher = Arc::new(Publisher::new(store, options));
         let cancel = CancellationToken::new();
         let task = tokio::spawn({
             let (publisher, cancel) = (Arc::clone(&publisher), cancel.clone());
@@ -286,7 +292,12 @@ async fn stopping_withdraws_nothing_and_the_next_life_takes_over<S: Subject>(sub
 
 async fn without_the_kind_of_exports_services_are_published<S: Subject>(subject: S) {
     let store = subject.store();
-    let running = Running::start(subject.store());
+    let health = Health::new(Registry::default());
+    let options = Options {
+        gate: Some(health.gate("published")),
+        ..options()
+    };
+    let running = Running::start_with(subject.store(), options);
 
     running.list_services();
     present(&store, SERVICE).await;
@@ -298,6 +309,7 @@ async fn without_the_kind_of_exports_services_are_published<S: Subject>(subject:
             .is_none()
     );
     assert!(entry(&store, EXPORT).await.is_none());
+    eventually("it is ready", async || health.closed().is_empty()).await;
 
     running.list_exports();
     present(&store, &canary(Resource::ServiceExports)).await;
@@ -307,6 +319,7 @@ async fn without_the_kind_of_exports_services_are_published<S: Subject>(subject:
         .unwrap();
     assert!(export.mod_revision < canary.create_revision);
     running.stop().await;
+    assert_eq!(health.closed(), ["published"]);
 }
 
 async fn changes_of_objects_reach_the_store_and_nothing_else_is_written<S: Subject>(subject: S) {

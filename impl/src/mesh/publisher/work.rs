@@ -213,13 +213,14 @@ impl<S: KvStore> Publisher<S> {
             })
     }
 
-    /// Whether the store is followed and every canary stands.
+    /// Whether everything that is known is published. A missing kind of exports holds back no services, and so no
+    /// readiness either.
     fn is_complete(&self, state: &State) -> bool {
-        state.listed
-            && Resource::ALL.into_iter().all(|resource| {
-                let key = key::canary_key(&self.options.publishing.cluster, resource, false);
-                state.ledger.holds_ours(&key)
-            })
+        let stands = |resource| {
+            let key = key::canary_key(&self.options.publishing.cluster, resource, false);
+            state.ledger.holds_ours(&key)
+        };
+        state.listed && state.services_ready && due_canaries(state.exports_ready).all(stands)
     }
 }
 
