@@ -84,9 +84,10 @@ pub async fn run(
     cancel: CancellationToken,
 ) -> Result<(), Error> {
     let publisher = Publisher::new(store, options);
+    let watches = Box::pin(publisher.caches.run(client, &publisher.queue));
     tokio::select! {
-        () = publisher.caches.run(client, &publisher.queue) => Err(Error::WatchEnded),
-        () = publisher.run(&cancel) => Ok(()),
+        () = watches => Err(Error::WatchEnded),
+        () = Box::pin(publisher.run(&cancel)) => Ok(()),
     }
 }
 

@@ -77,7 +77,7 @@ impl<S: KvStore> Publisher<S> {
     fn fence_ttl(&self) -> Duration {
         let ttl = self.options.lease_ttl;
         let pause = (ttl / 3).min(KEEPALIVE_MAX);
-        ttl - (pause * 3 / 2).max(ttl / 10)
+        ttl.saturating_sub((pause * 3 / 2).max(ttl / 10))
     }
 
     async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {
