@@ -20,7 +20,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 mod controller;
 mod error;
@@ -220,6 +220,7 @@ impl Writer {
         if !self.is_news(key.clone()) {
             return;
         }
+        info!(object = %describe(about), reason = announcement.reason, "{}", announcement.note);
         (self.on_write)(controller, Verb::Event);
         let event = Event {
             type_: if announcement.warning {

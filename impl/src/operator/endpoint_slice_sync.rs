@@ -20,7 +20,6 @@ use tombolo_core::{
     names::{ClusterName, NamespacedName, PortName, short_hash},
     service::{ClusterService, IpFamily, L4Port},
 };
-use tracing::info;
 
 use crate::operator::{
     apply::{self, Announcement, Controller},
@@ -254,7 +253,6 @@ fn endpoint(peer: &ClusterService, address: IpAddr) -> Endpoint {
 }
 
 fn withheld() -> Announcement {
-    info!("the Service opts out of EndpointSlices of remote endpoints");
     Announcement {
         warning: false,
         reason: "RemoteEndpointsWithheld",

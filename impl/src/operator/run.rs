@@ -34,6 +34,12 @@ const WORKERS: usize = 4;
 /// Time between full passes over all names, which mend what no event has told of.
 const FULL_PASS_INTERVAL: Duration = Duration::from_mins(10);
 
+/// Delay before the operator tries again to begin; doubled up to [`BEGIN_RETRY_MAX`].
+const BEGIN_RETRY_FIRST: Duration = Duration::from_millis(100);
+
+/// Longest delay between attempts to begin.
+const BEGIN_RETRY_MAX: Duration = Duration::from_secs(3);
+
 /// How long writes in hand may take after the operator was told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -51,20 +57,16 @@ pub struct Options {
     pub on_ready: Box<dyn FnOnce() + Send>,
 }
 
-/// Why the operator cannot run.
+/// Why the operator cannot go on.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The definitions are not in place.
-    #[error(transparent)]
-    Crds(#[from] crds::Error),
-    /// The cluster did not tell which IP families it has.
+    /// A part of it ended that should not.
     #[error(
-        "cannot list ServiceCIDRs, which tell the IP families of this cluster: {source}; check that the API server is reachable, is Kubernetes 1.33 or newer, and that the operator may list servicecidrs"
+        "a {part} of the operator ended by itself; this is a bug, see the log for a panic; start the operator again"
     )]
-    Families {
-        /// The answer.
-        #[source]
-        source: Box<kube::Error>,
+    Ended {
+        /// Which part.
+        part: &'static str,
     },
 }
 
@@ -72,10 +74,24 @@ impl Error {
     /// Short name for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Crds(error) => error.reason(),
-            Self::Families { .. } => "FamiliesUnknown",
+            Self::Ended { .. } => "Ended",
         }
     }
+}
+
+/// Why the operator cannot begin yet.
+#[derive(Debug, Error)]
+enum NotYet {
+    #[error(transparent)]
+    Crds(#[from] crds::Error),
+    #[error(
+        "cannot list ServiceCIDRs, which tell the IP families of this cluster: {0}; check that the API server is reachable, is Kubernetes 1.33 or newer, and that the operator may list servicecidrs"
+    )]
+    Families(#[from] kube::Error),
+    #[error(
+        "the cluster has no ServiceCIDR yet, which would tell its IP families; a new one takes a moment to make it"
+    )]
+    NoFamilies,
 }
 
 /// Runs until cancelled. `queues` are those that the changes of `remote` are reported to.
@@ -86,10 +102,10 @@ pub async fn run(
     queues: Queues,
     cancel: CancellationToken,
 ) -> Result<(), Error> {
-    if options.install_crds {
-        crds::install(&client).await?;
-    }
-    let families = families(&client).await?;
+    let install = options.install_crds;
+    let Some(families) = begin(&client, install, &cancel).await else {
+        return Ok(());
+    };
     info!(cluster = %options.cluster, ?families, "the operator begins");
     let ctx = Arc::new(Context {
         caches: Caches::new(),
@@ -108,10 +124,12 @@ pub async fn run(
     let mut workers = JoinSet::new();
     employ(&mut workers, &ctx, &queues, &cancel);
     (options.on_ready)();
-    let passes = full_passes(&ctx, &queues);
     tokio::select! {
-        () = passes => {}
+        biased;
         () = cancel.cancelled() => {}
+        () = full_passes(&ctx, &queues) => {}
+        _ = workers.join_next() => return Err(Error::Ended { part: "worker" }),
+        _ = watches.join_next() => return Err(Error::Ended { part: "watch" }),
     }
     let finished = async { while workers.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_TIMEOUT, finished).await.is_err() {
@@ -120,20 +138,53 @@ pub async fn run(
     Ok(())
 }
 
+/// Installs the definitions and asks for the IP families, again and again until both succeed; none when cancelled.
+///
+/// An API server that is down when the operator starts comes back, and then the operator should be there.
+async fn begin(
+    client: &Client,
+    install_crds: bool,
+    cancel: &CancellationToken,
+) -> Option<BTreeSet<IpFamily>> {
+    let attempt = async || -> Result<_, NotYet> {
+        if install_crds {
+            crds::install(client).await?;
+        }
+        families(client).await
+    };
+    let mut delay = BEGIN_RETRY_FIRST;
+    loop {
+        let attempted = tokio::select! {
+            attempted = attempt() => attempted,
+            () = cancel.cancelled() => return None,
+        };
+        match attempted {
+            Ok(families) => return Some(families),
+            Err(error) => warn!(%error, ?delay, "cannot begin; trying again"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = cancel.cancelled() => return None,
+        }
+        delay = (delay * 2).min(BEGIN_RETRY_MAX);
+    }
+}
+
 /// The IP families that Services of this cluster can have. A cluster says so by its ServiceCIDRs (Kubernetes 1.33).
-async fn families(client: &Client) -> Result<BTreeSet<IpFamily>, Error> {
+async fn families(client: &Client) -> Result<BTreeSet<IpFamily>, NotYet> {
     let api: Api<ServiceCIDR> = Api::all(client.clone());
-    let listed = api.list(&ListParams::default()).await;
-    let listed = listed.map_err(|source| Error::Families {
-        source: Box::new(source),
-    })?;
+    let listed = api.list(&ListParams::default()).await?;
     let specs = listed.items.into_iter().filter_map(|item| item.spec);
     let cidrs = specs.flat_map(|spec| spec.cidrs.unwrap_or_default());
     let family = |cidr: String| {
         let address = cidr.split('/').next()?.parse().ok()?;
         Some(IpFamily::of(address))
     };
-    Ok(cidrs.filter_map(family).collect())
+    let families: BTreeSet<_> = cidrs.filter_map(family).collect();
+    if families.is_empty() {
+        return Err(NotYet::NoFamilies);
+    }
+    Ok(families)
 }
 
 /// Fills the caches; each change marks names dirty.
