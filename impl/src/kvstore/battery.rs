@@ -291,6 +291,9 @@ async fn a_lost_lease_is_told_by_keep_alive_and_put<S: Subject>(subject: S) {
     let kept = store.keep_alive(lease).await.unwrap_err();
     let put = store.put("a", Vec::new(), Some(lease)).await.unwrap_err();
 
+    assert!(!store.lease_exists(lease).await.unwrap());
+    let other = store.grant(Duration::from_mins(1)).await.unwrap();
+    assert!(store.lease_exists(other).await.unwrap());
     for error in [kept, put] {
         assert!(
             matches!(&error, Error::LeaseNotFound { lease: of, .. } if *of == lease),

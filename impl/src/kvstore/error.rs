@@ -25,6 +25,8 @@ pub enum Step {
     Grant,
     /// Prolonging a lease.
     KeepAlive,
+    /// Asking for a lease.
+    LeaseStatus,
     /// Ending a lease.
     Revoke,
 }
@@ -40,6 +42,7 @@ impl fmt::Display for Step {
             Self::Delete => "delete",
             Self::Grant => "grant lease",
             Self::KeepAlive => "keep lease alive",
+            Self::LeaseStatus => "read lease",
             Self::Revoke => "revoke lease",
         })
     }

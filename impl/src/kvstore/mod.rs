@@ -150,6 +150,9 @@ pub trait KvStore: Clone + Send + Sync + 'static {
     /// Prolongs a lease by its time-to-live; [`Error::LeaseNotFound`] when it is gone, and its keys with it.
     fn keep_alive(&self, lease: LeaseId) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Whether a lease is still there. Needs no rights on its keys.
+    fn lease_exists(&self, lease: LeaseId) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// Ends a lease; its keys go in one revision. No error when it is gone already.
     fn revoke(&self, lease: LeaseId) -> impl Future<Output = Result<(), Error>> + Send;
 

@@ -152,6 +152,16 @@ impl KvStore for EtcdStore {
         outcome
     }
 
+    async fn lease_exists(&self, lease: LeaseId) -> Result<bool, Error> {
+        let answer = self
+            .call(Step::LeaseStatus, |client| async move {
+                client.lease_client().time_to_live(lease.0, None).await
+            })
+            .await?;
+        // -1 when it is gone.
+        Ok(answer.ttl() > 0)
+    }
+
     async fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
         let outcome = self
             .call(Step::Revoke, |client| async move {

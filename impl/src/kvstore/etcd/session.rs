@@ -11,7 +11,7 @@ use std::{
 
 use etcd_client::{
     Client, ConnectOptions, DeleteResponse, GetOptions, GetResponse, LeaseGrantResponse,
-    LeaseRevokeResponse, PutResponse, ResponseHeader,
+    LeaseRevokeResponse, LeaseTimeToLiveResponse, PutResponse, ResponseHeader,
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -201,7 +201,8 @@ answers!(
     PutResponse,
     DeleteResponse,
     LeaseGrantResponse,
-    LeaseRevokeResponse
+    LeaseRevokeResponse,
+    LeaseTimeToLiveResponse
 );
 
 /// Cluster id and revision of a header.

@@ -217,6 +217,10 @@ impl KvStore for MemoryStore {
         Ok(())
     }
 
+    async fn lease_exists(&self, lease: LeaseId) -> Result<bool, Error> {
+        Ok(self.reach(Step::LeaseStatus)?.leases.contains_key(&lease))
+    }
+
     async fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
         let mut state = self.reach(Step::Revoke)?;
         if let Some(held) = state.leases.remove(&lease) {

@@ -1,7 +1,8 @@
-//! One kind of a peer's records: list, proof that the list is complete, watch, and what a deletion proves.
+//! One kind of a peer's records: list, proof that the list is complete, watch.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use tokio::time::Instant;
 use tombolo_core::{
     evidence::{Canary, Complete},
     names::NamespacedName,
@@ -15,7 +16,7 @@ use super::{
     memory::Mark,
     records::Reader,
 };
-use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch};
+use crate::kvstore::{self, Event, KvStore, LeaseId, Scope, Watch, WatchBatch};
 
 /// One kind of records while connected.
 #[derive(Debug)]
@@ -34,14 +35,13 @@ enum Proof {
     Nothing,
 }
 
-/// What a canary says of deletions that just arrived.
-enum Standing {
-    /// It is the one under which the list was complete.
-    Same(Canary),
-    /// It is another one: a new list will tell.
-    Another,
-    /// It is gone, or was not there: nothing is known.
-    Gone,
+/// A finished list.
+pub(super) struct Listed {
+    revision: i64,
+    /// The services with a key, good or bad.
+    pub(super) present: BTreeSet<NamespacedName>,
+    /// The lease of each of them.
+    leases: BTreeMap<NamespacedName, Option<LeaseId>>,
 }
 
 impl<S: KvStore> RemoteCluster<S> {
@@ -75,25 +75,30 @@ impl<S: KvStore> RemoteCluster<S> {
     /// Reads everything, removes what is provably gone, and watches from there on.
     pub(super) async fn list(&mut self, feed: &mut Feed, accepted: &Accepted) -> Result<(), Error> {
         feed.watch = None;
-        let revision = loop {
-            let (revision, present) = self.read_all(&feed.place).await?;
-            match self.prove(&feed.place, accepted, revision).await? {
+        let place = &feed.place;
+        let listed = loop {
+            let listed = self.read_all(place).await?;
+            match self.prove(place, accepted, &listed).await? {
                 Proof::ListAgain => continue,
-                Proof::Nothing => self.memory.feed_mut(feed.place.kind).synced = None,
+                Proof::Nothing => self.memory.feed_mut(place.kind).synced = None,
                 Proof::Complete(complete, mark) => {
-                    let removed =
-                        self.state
-                            .retain_listed(&self.peer, feed.place.kind, &present, complete);
-                    let memory = self.memory.feed_mut(feed.place.kind);
+                    let (peer, kind, present) = (&self.peer, place.kind, &listed.present);
+                    let removed = self.state.retain_listed(peer, kind, present, complete);
+                    let memory = self.memory.feed_mut(kind);
                     memory.synced = Some(mark);
-                    memory.was_synced = true;
-                    tracing::debug!(peer = %self.peer, kind = %feed.place.kind, revision, listed = present.len(), removed, "a list is complete");
+                    memory.last_mark = Some(mark);
+                    memory.unsettled = None;
+                    memory.leases.retain(|name, _| present.contains(name));
+                    tracing::debug!(%peer, %kind, revision = listed.revision, listed = present.len(), removed, "a list is complete");
                 }
             }
-            break revision;
+            break listed;
         };
-        self.memory.feed_mut(feed.place.kind).position = Some(revision + 1);
-        self.watch(feed, revision + 1).await
+        let from = listed.revision + 1;
+        let memory = self.memory.feed_mut(place.kind);
+        memory.position = Some(from);
+        memory.note_leases(listed.leases);
+        self.watch(feed, from).await
     }
 
     async fn watch(&self, feed: &mut Feed, from: i64) -> Result<(), Error> {
@@ -102,39 +107,41 @@ impl<S: KvStore> RemoteCluster<S> {
         Ok(())
     }
 
-    /// Sets every row that is there, page by page; returns the revision and the services with a key, good or bad.
-    async fn read_all(&mut self, place: &Place) -> Result<(i64, BTreeSet<NamespacedName>), Error> {
-        let mut present = BTreeSet::new();
+    /// Sets every row that is there, page by page.
+    async fn read_all(&mut self, place: &Place) -> Result<Listed, Error> {
+        let (mut present, mut leases) = (BTreeSet::new(), BTreeMap::new());
         let mut cursor = None;
         loop {
             let page = self.store.page(&place.prefix, cursor).await?;
             let reader = self.reader(place);
-            let changes = page
-                .entries
-                .iter()
-                .filter_map(|entry| reader.change(entry))
-                .collect();
-            present.extend(
-                page.entries
-                    .iter()
-                    .filter_map(|entry| reader.name(&entry.key)),
-            );
+            let mut changes = Vec::new();
+            for entry in &page.entries {
+                changes.extend(reader.change(entry));
+                if let Some(name) = reader.name(&entry.key) {
+                    leases.insert(name.clone(), entry.lease);
+                    present.insert(name);
+                }
+            }
             self.state.apply(&self.peer, changes);
             cursor = page.next;
             if cursor.is_none() {
                 self.memory.reached(page.revision);
-                return Ok((page.revision, present));
+                return Ok(Listed {
+                    revision: page.revision,
+                    present,
+                    leases,
+                });
             }
         }
     }
 
-    /// What the list at this revision proves. Canary and cluster-config are read after it: those that were made before it and
-    /// are still there were there all the time.
+    /// What a list proves. Canary and cluster-config are read after it: those that were made before it and are still there
+    /// were there all the time.
     async fn prove(
         &mut self,
         place: &Place,
         accepted: &Accepted,
-        revision: i64,
+        listed: &Listed,
     ) -> Result<Proof, Error> {
         let Some(config) = self.read(&self.config_key()).await? else {
             return Ok(Proof::Nothing);
@@ -148,74 +155,73 @@ impl<S: KvStore> RemoteCluster<S> {
             return Ok(Proof::Nothing);
         };
         let canary = Canary::seen(mark.create_revision);
-        let complete =
-            Complete::from_list(canary, revision).filter(|_| config.create_revision <= revision);
-        Ok(complete.map_or(Proof::ListAgain, |complete| Proof::Complete(complete, mark)))
+        let complete = Complete::from_list(canary, listed.revision)
+            .filter(|_| config.create_revision <= listed.revision);
+        let Some(complete) = complete else {
+            return Ok(Proof::ListAgain);
+        };
+        if self.is_settled(place.kind, mark, listed).await? {
+            return Ok(Proof::Complete(complete, mark));
+        }
+        Ok(Proof::Nothing)
     }
 
-    /// Applies what a watch brought. Deletions count when the canary stands now; else the rows stay.
+    /// Applies what a watch brought. Deletions count when the canary stands now and the keys did not go with their lease;
+    /// else the rows stay.
     pub(super) async fn follow(
         &mut self,
         feed: &mut Feed,
         accepted: &Accepted,
         batch: WatchBatch,
     ) -> Result<(), Error> {
-        let deletes = batch
-            .events
-            .iter()
-            .any(|event| matches!(event, Event::Delete { .. }));
-        let standing = if deletes {
-            self.standing(&feed.place).await?
-        } else {
-            Standing::Gone
-        };
+        let kind = feed.place.kind;
+        let verdict = self.judge(&feed.place, &batch.events).await?;
         let reader = self.reader(&feed.place);
-        let mut held = 0;
-        let mut changes = Vec::new();
+        let (mut changes, mut leases, mut held) = (Vec::new(), Vec::new(), 0);
         for event in &batch.events {
-            match event {
-                Event::Put(entry) => changes.extend(reader.change(entry)),
-                Event::Delete { key, mod_revision } => {
-                    let Some(name) = reader.name(key) else {
-                        continue;
-                    };
-                    match standing.evidence(*mod_revision) {
-                        Some(evidence) => {
-                            changes.push(Change::Remove(feed.place.kind, name, evidence));
-                        }
-                        None => held += 1,
+            let name = reader.name(event.key());
+            match (event, name) {
+                (Event::Put(entry), name) => {
+                    changes.extend(reader.change(entry));
+                    leases.extend(name.map(|name| (name, entry.lease)));
+                }
+                (Event::Delete { mod_revision, .. }, Some(name)) => {
+                    if let Some(evidence) = verdict.evidence(event, *mod_revision) {
+                        leases.push((name.clone(), None));
+                        changes.push(Change::Remove(kind, name, evidence));
+                    } else {
+                        held += 1;
                     }
                 }
+                (Event::Delete { .. }, None) => {}
             }
         }
         self.state.apply(&self.peer, changes);
         self.memory.reached(batch.revision);
-        self.memory.feed_mut(feed.place.kind).position = Some(batch.revision);
+        let memory = self.memory.feed_mut(kind);
+        memory.position = Some(batch.revision);
+        memory.note_leases(leases);
         if held == 0 {
             return Ok(());
         }
-        self.memory.feed_mut(feed.place.kind).synced = None;
-        tracing::warn!(peer = %self.peer, kind = %feed.place.kind, held, revision = batch.revision, "deletions do not count: the canary is not the one that stood before; rows stay until a complete list");
-        match standing {
-            Standing::Gone => Ok(()),
-            Standing::Same(_) | Standing::Another => self.list(feed, accepted).await,
+        tracing::warn!(peer = %self.peer, %kind, held, revision = batch.revision, "keys went, but not by the peer's will as far as can be told; rows stay until a complete list");
+        memory.synced = None;
+        match verdict.mark_of_ended_leases() {
+            Some(mark) => memory.unsettle(mark, Instant::now()),
+            None if verdict.asks_for_list() => self.list(feed, accepted).await?,
+            None => {}
         }
-    }
-
-    async fn standing(&mut self, place: &Place) -> Result<Standing, Error> {
-        let Some(synced) = self.memory.feed(place.kind).synced else {
-            return Ok(Standing::Gone);
-        };
-        Ok(match self.read_mark(&place.canary).await? {
-            None => Standing::Gone,
-            Some(mark) if mark == synced => Standing::Same(Canary::seen(mark.create_revision)),
-            Some(_) => Standing::Another,
-        })
+        Ok(())
     }
 
     /// Reads a key now; an error when the store is not the one that was seen before.
     pub(super) async fn read(&mut self, key: &str) -> Result<Option<kvstore::Entry>, Error> {
         let read = self.store.get(key).await?;
+        self.note(read)
+    }
+
+    /// Notes an answer; an error when the store is not the one that was seen before.
+    pub(super) fn note(&mut self, read: kvstore::Read) -> Result<Option<kvstore::Entry>, Error> {
         if self.memory.note(read.store_id, read.revision) {
             return Ok(read.entry);
         }
@@ -224,25 +230,16 @@ impl<S: KvStore> RemoteCluster<S> {
         })
     }
 
-    async fn read_mark(&mut self, key: &str) -> Result<Option<Mark>, Error> {
+    pub(super) async fn read_mark(&mut self, key: &str) -> Result<Option<Mark>, Error> {
         Ok(self.read(key).await?.as_ref().map(Mark::of))
     }
 
-    fn reader<'a>(&'a self, place: &'a Place) -> Reader<'a> {
+    pub(super) fn reader<'a>(&'a self, place: &'a Place) -> Reader<'a> {
         Reader {
             peer: &self.peer,
             kind: place.kind,
             prefix: &place.prefix,
             state: &self.state,
-        }
-    }
-}
-
-impl Standing {
-    fn evidence(&self, revision: i64) -> Option<tombolo_core::evidence::Evidence> {
-        match self {
-            Self::Same(canary) => canary.deletion(revision),
-            Self::Another | Self::Gone => None,
         }
     }
 }

@@ -1,9 +1,16 @@
 //! What is remembered of a peer between connections: how far it was followed, and under which canary it was complete.
 
-use tombolo_core::wire::cluster_config::ClusterConfig;
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+use tombolo_core::{names::NamespacedName, wire::cluster_config::ClusterConfig};
 
 use super::super::peers::RecordKind;
 use crate::kvstore::{Entry, LeaseId};
+
+/// How long a canary has to stand, after keys went with a lease of their own, to be believed. A writer that died loses its
+/// leases within a third of their time-to-live (etcd's clients prolong them so often); 15 min is Cilium's.
+const SETTLE: Duration = Duration::from_mins(6);
 
 /// What is remembered of a peer between connections.
 #[derive(Debug, Default)]
@@ -31,15 +38,28 @@ pub(super) struct FeedMemory {
     pub(super) position: Option<i64>,
     /// The canary under which the rows are exactly what the peer says; none while that is unknown.
     pub(super) synced: Option<Mark>,
-    /// Whether it was ever synced.
-    pub(super) was_synced: bool,
+    /// The leases that keys hang on, by service; a service whose key has none is not in it.
+    pub(super) leases: BTreeMap<NamespacedName, LeaseId>,
+    /// Set when keys went with a lease of their own: until then, or until there is another canary, no list is believed.
+    pub(super) unsettled: Option<Unsettled>,
+    /// The canary of the last list that was believed; none before the first.
+    pub(super) last_mark: Option<Mark>,
+}
+
+/// Keys went with their lease while a canary on another lease stood: the writer may be dying, lease by lease.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unsettled {
+    /// The canary that stood.
+    pub(super) mark: Mark,
+    /// When it has stood long enough to be believed.
+    pub(super) until: Instant,
 }
 
 /// Which writing of a canary it is. A store that was emptied and filled again has another: leases are numbered at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) create_revision: i64,
-    lease: Option<LeaseId>,
+    pub(super) lease: Option<LeaseId>,
 }
 
 impl Mark {
@@ -49,6 +69,36 @@ impl Mark {
             create_revision: entry.create_revision,
             lease: entry.lease,
         }
+    }
+}
+
+impl FeedMemory {
+    /// Notes the leases of keys that were written, and forgets those of keys that went.
+    pub(super) fn note_leases(
+        &mut self,
+        leases: impl IntoIterator<Item = (NamespacedName, Option<LeaseId>)>,
+    ) {
+        for (name, lease) in leases {
+            match lease {
+                Some(lease) => self.leases.insert(name, lease),
+                None => self.leases.remove(&name),
+            };
+        }
+    }
+
+    /// Keys went with their lease while this canary stood.
+    pub(super) fn unsettle(&mut self, mark: Mark, now: Instant) {
+        self.synced = None;
+        self.unsettled = Some(Unsettled {
+            mark,
+            until: now + SETTLE,
+        });
+    }
+
+    /// Whether a list under this canary can be believed. A new canary can, at once: the writer lives.
+    pub(super) fn is_settled(&self, mark: Mark, now: Instant) -> bool {
+        self.unsettled
+            .is_none_or(|unsettled| unsettled.mark != mark || unsettled.until <= now)
     }
 }
 
@@ -76,7 +126,15 @@ impl Memory {
             let feed = self.feed_mut(kind);
             feed.position = None;
             feed.synced = None;
+            feed.unsettled = None;
+            feed.leases.clear();
         }
+    }
+
+    /// When the next kind has settled.
+    pub(super) fn settles(&self) -> Option<Instant> {
+        let unsettled = RecordKind::ALL.map(|kind| self.feed(kind).unsettled);
+        unsettled.into_iter().flatten().map(|kind| kind.until).min()
     }
 
     /// Notes an answer of the store; false when the store is not the one that was seen, or went back in time. Then

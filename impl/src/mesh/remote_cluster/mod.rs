@@ -26,7 +26,10 @@ pub(super) mod testkit;
 #[cfg(test)]
 mod tests_config;
 #[cfg(test)]
+mod tests_leases;
+#[cfg(test)]
 mod tests_rows;
+mod verdict;
 
 pub(crate) use error::Error;
 pub(crate) use memory::Memory;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use tokio::time::Instant;
 use tombolo_core::wire::key;
 
 use super::{
@@ -25,6 +26,8 @@ enum Happening {
     Canaries(WatchBatch),
     /// Records came or went, or their watch broke.
     Records(RecordKind, Result<WatchBatch, kvstore::Error>),
+    /// A canary has stood long enough to be believed.
+    Settled,
     /// Time for a look.
     Probe,
 }
@@ -119,7 +122,7 @@ impl<S: KvStore> RemoteCluster<S> {
         feeds: &mut Feeds,
     ) -> Result<(), Error> {
         loop {
-            match next_happening(signs, feeds).await? {
+            match next_happening(signs, feeds, self.memory.settles()).await? {
                 Happening::Config => return Ok(()),
                 Happening::Canaries(batch) => {
                     self.look_at_canaries(accepted, feeds, &batch).await?;
@@ -134,6 +137,7 @@ impl<S: KvStore> RemoteCluster<S> {
                         Err(error) => return Err(error.into()),
                     }
                 }
+                Happening::Settled => self.list_settled(accepted, feeds).await?,
                 Happening::Probe => {
                     let key = self.config_key();
                     if self.read(&key).await?.as_ref().map(Mark::of) != accepted.present {
@@ -177,6 +181,23 @@ impl<S: KvStore> RemoteCluster<S> {
         Ok(())
     }
 
+    /// Lists the kinds whose canary has stood long enough.
+    async fn list_settled(&mut self, accepted: &Accepted, feeds: &mut Feeds) -> Result<(), Error> {
+        for feed in feeds.all_mut() {
+            let memory = self.memory.feed_mut(feed.place.kind);
+            if memory
+                .unsettled
+                .take_if(|unsettled| unsettled.until <= Instant::now())
+                .is_some()
+            {
+                // The list is to be believed although the leases are gone.
+                memory.last_mark = None;
+                self.list(feed, accepted).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Tells how far the peer can be trusted now.
     fn report(&self, accepted: &Accepted, feeds: &Feeds) {
         let complete = accepted.present.is_some()
@@ -185,7 +206,7 @@ impl<S: KvStore> RemoteCluster<S> {
                 match feeds.get(kind) {
                     Some(_) => memory.synced.is_some(),
                     // A capability that was withdrawn leaves rows behind that nobody vouches for.
-                    None => !memory.was_synced,
+                    None => memory.last_mark.is_none(),
                 }
             });
         let revision = RecordKind::ALL
@@ -233,8 +254,19 @@ impl Feeds {
     }
 }
 
-async fn next_happening(signs: &mut Signs, feeds: &mut Feeds) -> Result<Happening, Error> {
+async fn next_happening(
+    signs: &mut Signs,
+    feeds: &mut Feeds,
+    settles: Option<Instant>,
+) -> Result<Happening, Error> {
+    let settled = async {
+        match settles {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
+        () = settled => Ok(Happening::Settled),
         changed = next_change(&mut signs.config) => Ok(changed.map(|_| Happening::Config)?),
         batch = next_of(signs.canaries.as_mut()) => Ok(batch.map(Happening::Canaries)?),
         batch = next_of(feeds.exports.as_mut().and_then(|feed| feed.watch.as_mut())) => {

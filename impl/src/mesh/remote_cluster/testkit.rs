@@ -111,7 +111,7 @@ impl<S: KvStore> Writer<S> {
 
     /// Begins a new lease, as a writer does that starts anew or lost its store.
     pub(crate) async fn new_lease(&mut self) {
-        self.lease = Some(self.store.grant(Duration::from_mins(5)).await.unwrap());
+        self.lease = Some(self.store.grant(Duration::from_hours(1)).await.unwrap());
     }
 
     /// Ends the lease, as a writer's death does.
@@ -127,6 +127,13 @@ impl<S: KvStore> Writer<S> {
             self.export(name, 1).await;
         }
         self.canaries().await;
+    }
+
+    /// Begins another lease beside the one before, which it returns.
+    pub(crate) async fn another_lease(&mut self) -> LeaseId {
+        let before = self.lease.take().unwrap();
+        self.new_lease().await;
+        before
     }
 
     pub(crate) async fn put(&self, key: &str, value: Vec<u8>) {

@@ -1,0 +1,171 @@
+//! Whether keys that went were deleted by the peer, or went with the end of its leases.
+//!
+//! A canary that stands says that the writer lives, as long as it hangs on the same lease as the keys. Large writers have many
+//! leases, which end one by one when the writer dies; so keys whose own lease is gone were not deleted, whatever the canary
+//! says, until it has stood for long enough, or another canary shows that the writer lives. Keys of an earlier writer, which go
+//! with its leases, are removed a little later for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::try_join_all;
+use tokio::time::Instant;
+use tombolo_core::{
+    evidence::{Canary, Evidence},
+    names::NamespacedName,
+};
+
+use super::{
+    super::peers::RecordKind, Error, RemoteCluster, config::Place, feed::Listed, memory::Mark,
+};
+use crate::kvstore::{self, Event, KvStore, LeaseId};
+
+/// What is known of the keys that went in one batch.
+pub(super) struct Verdict {
+    standing: Standing,
+    /// Keys that went with their lease.
+    ended: BTreeSet<String>,
+}
+
+/// What the canary says.
+enum Standing {
+    /// It is the one under which the list was complete.
+    Same(Mark),
+    /// It is another one: a new list will tell.
+    Another,
+    /// It is gone, or was not there: nothing is known.
+    Gone,
+}
+
+impl Verdict {
+    /// Evidence for one of the deletions, if it was one.
+    pub(super) fn evidence(&self, event: &Event, revision: i64) -> Option<Evidence> {
+        match self.standing {
+            Standing::Same(_) if self.ended.contains(event.key()) => None,
+            Standing::Same(mark) => Canary::seen(mark.create_revision).deletion(revision),
+            Standing::Another | Standing::Gone => None,
+        }
+    }
+
+    /// The canary that stood while keys went with their lease.
+    pub(super) fn mark_of_ended_leases(&self) -> Option<Mark> {
+        match self.standing {
+            Standing::Same(mark) => Some(mark).filter(|_| !self.ended.is_empty()),
+            Standing::Another | Standing::Gone => None,
+        }
+    }
+
+    /// Whether a list can tell more now.
+    pub(super) fn asks_for_list(&self) -> bool {
+        match self.standing {
+            Standing::Same(_) | Standing::Another => true,
+            Standing::Gone => false,
+        }
+    }
+}
+
+impl<S: KvStore> RemoteCluster<S> {
+    /// Looks, once for all, at the canary and the leases of the keys that went. Without such keys it looks at nothing.
+    pub(super) async fn judge(
+        &mut self,
+        place: &Place,
+        events: &[Event],
+    ) -> Result<Verdict, Error> {
+        let nothing = Verdict {
+            standing: Standing::Gone,
+            ended: BTreeSet::new(),
+        };
+        let Some(synced) = self.memory.feed(place.kind).synced else {
+            return Ok(nothing);
+        };
+        let deleted = self.deleted(place, events);
+        if deleted.is_empty() {
+            return Ok(nothing);
+        }
+        let leases = deleted
+            .values()
+            .flatten()
+            .copied()
+            .filter(|&lease| Some(lease) != synced.lease);
+        let (read, ended) = tokio::try_join!(
+            async { self.store.get(&place.canary).await.map_err(Error::from) },
+            self.ended(leases.collect()),
+        )?;
+        let mark = self.note(read)?.as_ref().map(Mark::of);
+        let standing = match mark {
+            None => Standing::Gone,
+            Some(mark) if mark == synced => Standing::Same(mark),
+            Some(_) => Standing::Another,
+        };
+        let with_lease = deleted
+            .into_iter()
+            .filter(|(_, lease)| lease.is_some_and(|lease| ended.contains(&lease)));
+        Ok(Verdict {
+            standing,
+            ended: with_lease.map(|(key, _)| key).collect(),
+        })
+    }
+
+    /// Whether a complete list can be believed: not when it lacks keys that went with their lease under the canary that the
+    /// list before had.
+    pub(super) async fn is_settled(
+        &mut self,
+        kind: RecordKind,
+        mark: Mark,
+        listed: &Listed,
+    ) -> Result<bool, Error> {
+        let memory = self.memory.feed(kind);
+        if !memory.is_settled(mark, Instant::now()) {
+            return Ok(false);
+        }
+        if memory.last_mark != Some(mark) {
+            return Ok(true);
+        }
+        let lacking = memory
+            .leases
+            .iter()
+            .filter(|(name, _)| !listed.present.contains(*name));
+        let leases = lacking
+            .map(|(_, lease)| *lease)
+            .filter(|&lease| Some(lease) != mark.lease);
+        if self.ended(leases.collect()).await?.is_empty() {
+            return Ok(true);
+        }
+        tracing::warn!(peer = %self.peer, %kind, "keys went with their lease while the canary stands; their rows stay for now");
+        self.memory.feed_mut(kind).unsettle(mark, Instant::now());
+        Ok(false)
+    }
+
+    /// The keys that went, with the lease that each hung on when it did.
+    fn deleted(&self, place: &Place, events: &[Event]) -> BTreeMap<String, Option<LeaseId>> {
+        let (reader, known) = (self.reader(place), &self.memory.feed(place.kind).leases);
+        let mut written: BTreeMap<&str, Option<LeaseId>> = BTreeMap::new();
+        let mut deleted = BTreeMap::new();
+        for event in events {
+            match event {
+                Event::Put(entry) => {
+                    written.insert(&entry.key, entry.lease);
+                }
+                Event::Delete { key, .. } => {
+                    let name: Option<NamespacedName> = reader.name(key);
+                    let before = || name.and_then(|name| known.get(&name).copied());
+                    let lease = written.get(key.as_str()).copied().unwrap_or_else(before);
+                    deleted.insert(key.clone(), lease);
+                }
+            }
+        }
+        deleted
+    }
+
+    /// Which of the leases are gone.
+    async fn ended(&self, leases: BTreeSet<LeaseId>) -> Result<BTreeSet<LeaseId>, Error> {
+        let asked = leases.into_iter().map(async |lease| {
+            match self.store.lease_exists(lease).await {
+                Ok(exists) => Ok((!exists).then_some(lease)),
+                // Who may not ask has only the canary's word.
+                Err(kvstore::Error::Denied { .. }) => Ok(None),
+                Err(error) => Err(Error::from(error)),
+            }
+        });
+        Ok(try_join_all(asked).await?.into_iter().flatten().collect())
+    }
+}
