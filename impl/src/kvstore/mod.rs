@@ -15,7 +15,11 @@ pub mod etcd;
 pub mod lease;
 pub mod memory;
 #[cfg(test)]
+mod stall_tests;
+#[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tls_tests;
 pub mod watch;
 
 pub use error::{Error, Step};
