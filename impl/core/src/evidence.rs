@@ -8,7 +8,8 @@ use jiff::SignedDuration;
 /// A reason that is good enough to remove what a peer exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The peer deleted the key, at this revision of its store, while its canary stood. Made by [`Canary::deletion`].
+    /// The peer deleted the key, at this revision of its store, while its canary stood (made by [`Canary::deletion`]); or it wrote
+    /// there, at this revision, that the record counts as deleted.
     KeyDeleted {
         /// Revision of the peer's store.
         revision: i64,

@@ -8,7 +8,11 @@ use tombolo_core::{
     },
 };
 
-use super::{super::peers::RecordKind, Error, RemoteCluster, memory::Mark};
+use super::{
+    super::peers::{PeerState, RecordKind},
+    Error, RemoteCluster,
+    memory::Mark,
+};
 use crate::kvstore::{Entry, KvStore};
 
 /// Cilium's default of `maxConnectedClusters`. A cluster with the default accepts any value of its peers.
@@ -78,6 +82,9 @@ impl<S: KvStore> RemoteCluster<S> {
         };
         tracing::warn!(peer = %self.peer, %error, reason = error.reason(), "the peer is suspect; nothing of it is removed");
         self.state.update_peer(&self.peer, |status| {
+            if status.synced {
+                status.state = PeerState::Suspect;
+            }
             status.last_error = Some(error.to_string());
         });
         Ok(Accepted {

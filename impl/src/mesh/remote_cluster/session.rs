@@ -65,12 +65,14 @@ impl<S: KvStore> RemoteCluster<S> {
             None
         };
         let mut feeds = self.feeds(&accepted);
+        let trusted = self.is_complete(&accepted, &feeds);
         self.state.update_peer(&self.peer, |status| {
             status.config = Some(accepted.config.clone());
-            status.state = if status.synced {
-                PeerState::Suspect
-            } else {
-                PeerState::Listing
+            status.state = match (status.synced, trusted) {
+                // A peer that was ready stays so until something speaks against it.
+                (true, true) => status.state,
+                (true, false) => PeerState::Suspect,
+                (false, _) => PeerState::Listing,
             };
         });
         for feed in feeds.all_mut() {
@@ -198,9 +200,9 @@ impl<S: KvStore> RemoteCluster<S> {
         Ok(())
     }
 
-    /// Tells how far the peer can be trusted now.
-    fn report(&self, accepted: &Accepted, feeds: &Feeds) {
-        let complete = accepted.present.is_some()
+    /// Whether the rows are exactly what the peer says.
+    fn is_complete(&self, accepted: &Accepted, feeds: &Feeds) -> bool {
+        accepted.present.is_some()
             && RecordKind::ALL.into_iter().all(|kind| {
                 let memory = self.memory.feed(kind);
                 match feeds.get(kind) {
@@ -208,7 +210,12 @@ impl<S: KvStore> RemoteCluster<S> {
                     // A capability that was withdrawn leaves rows behind that nobody vouches for.
                     None => memory.last_mark.is_none(),
                 }
-            });
+            })
+    }
+
+    /// Tells how far the peer can be trusted now.
+    fn report(&self, accepted: &Accepted, feeds: &Feeds) {
+        let complete = self.is_complete(accepted, feeds);
         let revision = RecordKind::ALL
             .into_iter()
             .filter_map(|kind| self.memory.feed(kind).position)
