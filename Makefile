@@ -37,7 +37,7 @@ bench: setup ## every criterion bench; BENCH_FLAGS=--quick for a short run
 	cargo bench --quiet -p tombolo-benches -- --noplot $(BENCH_FLAGS)
 
 latency: setup assets ## export to import and endpoint to slice between two clusters, release build
-	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_PROFILE=release cargo run --quiet --release -p tombolo-e2e --bin latency
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet --release -p tombolo-e2e --bin latency
 
 doc: setup ## API documentation
 	cargo doc --workspace --no-deps

@@ -36,3 +36,34 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     });
     if input { 2 } else { 1 }
 }
+
+/// The error and its causes on one line, without the causes that the text already tells.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_message_tells_each_cause_once() {
+        let error = anyhow!("no such host").context("cannot connect: no such host");
+        let error = error.context("peers failed");
+
+        assert_eq!(
+            message(&error),
+            "peers failed: cannot connect: no such host"
+        );
+    }
+}

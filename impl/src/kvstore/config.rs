@@ -18,7 +18,7 @@ use thiserror::Error;
 pub struct ConfigError {
     /// The file.
     pub file: PathBuf,
-    /// The field, as written in the client file; `-` for the file as a whole.
+    /// The field, as written in the client file, or `(the whole file)`.
     pub field: &'static str,
     /// What is wrong.
     pub problem: String,
@@ -102,7 +102,7 @@ impl EtcdConfig {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
             file: file.to_owned(),
-            field: "-",
+            field: "(the whole file)",
             problem: format!("cannot be read: {error}"),
             expected: "a readable etcd client file",
             remedy: "check the path and its permissions",
@@ -114,7 +114,7 @@ impl EtcdConfig {
     pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
         let parsed: Written = serde_saphyr::from_str(text).map_err(|error| ConfigError {
             file: file.to_owned(),
-            field: "-",
+            field: "(the whole file)",
             problem: format!("is not valid: {error}"),
             expected: "YAML with endpoints, trusted-ca-file, cert-file and key-file",
             remedy: "correct the file",

@@ -37,6 +37,8 @@ pub async fn run_peers(
     cancel: CancellationToken,
 ) -> Result<(), Error> {
     let dir = ConfigDir::new(config_dir, local.name.clone());
+    // Looked at before it is watched, for the better error when it is missing; and again after, to miss nothing.
+    dir.scan()?;
     let mut changes = dir.watch()?;
     let mut scan = dir.scan()?;
     let mut peering = Peering {

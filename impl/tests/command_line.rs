@@ -1,0 +1,168 @@
+//! What the program says to bad input: file or flag, field, what was expected, what to do; and exit code 2. Needs no cluster.
+
+use std::process::{Command, Output};
+
+fn run(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tombolo"))
+        .args(arguments.split_whitespace())
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .output()
+        .expect("the program runs")
+}
+
+/// Runs, expects exit code 2 and nothing on standard output, returns the message.
+fn refused(arguments: &str) -> String {
+    let output = run(arguments);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments}");
+    message
+}
+
+/// Asserts that the message names all of these.
+fn names(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+fn file(name: &str, content: &str) -> String {
+    let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, content).expect("the test's directory is writable");
+    path
+}
+
+const MESH: &str = "run mesh --cluster-name a --cluster-id 1";
+const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+current-context: east
+clusters: [{name: east, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: admin, user: {token: none}}]
+contexts: [{name: east, context: {cluster: east, user: admin}}]
+";
+
+fn mesh_with_kubeconfig(file: &str, more: &str) -> String {
+    format!("{MESH} --etcd-endpoints http://127.0.0.1:1 --kubeconfig {file} {more}")
+}
+
+#[test]
+fn a_missing_kubeconfig_is_named() {
+    let message = refused(&mesh_with_kubeconfig("/nowhere/config", ""));
+
+    names(
+        &message,
+        &[
+            "/nowhere/config",
+            "No such file",
+            "expected a readable kubeconfig",
+            "check the path",
+        ],
+    );
+}
+
+#[test]
+fn a_kubeconfig_that_is_not_yaml_is_shown_where_it_breaks() {
+    let path = file("broken-kubeconfig", "apiVersion: v1\nclusters: [oops\n");
+
+    let message = refused(&mesh_with_kubeconfig(&path, ""));
+
+    names(&message, &[&path, "line 2", "mend the file"]);
+}
+
+#[test]
+fn a_context_that_is_not_in_the_kubeconfig_is_named() {
+    let path = file("kubeconfig", KUBECONFIG);
+
+    let message = refused(&mesh_with_kubeconfig(&path, "--context west"));
+
+    names(&message, &[&path, "west", "--context NAME"]);
+}
+
+#[test]
+fn a_certificate_that_the_kubeconfig_names_and_that_is_missing_is_named() {
+    let text = KUBECONFIG.replace(
+        "{token: none}",
+        "{client-certificate: /nowhere/crt, client-key: /nowhere/key}",
+    );
+    let path = file("kubeconfig-without-certificate", &text);
+
+    let message = refused(&mesh_with_kubeconfig(&path, ""));
+
+    names(&message, &["/nowhere/"]);
+}
+
+#[test]
+fn outside_of_a_pod_a_kubeconfig_is_asked_for() {
+    let message = refused(&format!("{MESH} --etcd-endpoints http://127.0.0.1:1"));
+
+    names(&message, &["not a pod", "--kubeconfig FILE"]);
+}
+
+#[test]
+fn a_broken_etcd_file_is_named_with_its_field() {
+    let no_list = file("etcd-no-list", "endpoints: 5\n");
+    let no_url = file("etcd-no-url", "endpoints:\n- ftp://rome\n");
+    let no_key = file(
+        "etcd-no-key",
+        "endpoints:\n- https://rome:2379\ncert-file: /nowhere/crt\n",
+    );
+    let kubeconfig = file("kubeconfig-for-etcd", KUBECONFIG);
+
+    for (path, parts) in [
+        (&no_list, ["endpoints", "line 1", "expected"]),
+        (&no_url, ["endpoints", "ftp", "expected at least one URL"]),
+        (&no_key, ["key-file", "expected", "cert-file"]),
+    ] {
+        let message = refused(&format!(
+            "{MESH} --etcd-config {path} --kubeconfig {kubeconfig}"
+        ));
+        names(&message, &parts);
+        names(&message, &[path]);
+    }
+}
+
+#[test]
+fn a_missing_directory_of_peers_is_named() {
+    let kubeconfig = file("kubeconfig-for-peers", KUBECONFIG);
+
+    let message = refused(&format!(
+        "run operator --cluster-name a --cluster-id 1 --health-address 127.0.0.1:0 --clustermesh-config /nowhere/peers --kubeconfig {kubeconfig}"
+    ));
+
+    names(&message, &["/nowhere/peers", "--clustermesh-config"]);
+}
+
+#[test]
+fn flags_that_contradict_each_other_are_refused() {
+    let message =
+        refused("run mesh --cluster-name a --cluster-id 300 --etcd-endpoints http://127.0.0.1:1");
+
+    names(
+        &message,
+        &[
+            "--cluster-id 300",
+            "expected 1 to 255",
+            "--max-connected-clusters",
+        ],
+    );
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_read_is_refused() {
+    let message = refused(&format!(
+        "{MESH} --etcd-endpoints http://127.0.0.1:1 --log-level [["
+    ));
+
+    names(&message, &["--log-level", "expected a level"]);
+}
+
+#[test]
+fn the_crds_are_printed_as_yaml() {
+    let output = run("crds");
+
+    let text = String::from_utf8(output.stdout).expect("YAML is text");
+    assert!(output.status.success());
+    assert_eq!(text.matches("kind: CustomResourceDefinition").count(), 2);
+}
