@@ -17,15 +17,12 @@ use anyhow::Result;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
-use tombolo_testbed::{Component, Role, Testbed};
+use tombolo_testbed::{Component, Testbed};
 
 /// Number of the cluster in which a fault strikes, or whose peer is struck.
 const A: usize = 0;
 /// Number of the other one.
 const B: usize = 1;
-
-/// How long an operator waits for peers at its start. Short, so that a test of an unreachable one is.
-const SYNC_TIMEOUT: &str = "--clustermesh-sync-timeout=3s";
 
 /// A scenario: it leaves the clusters as it found them, or fails.
 type Scenario = for<'t> fn(&'t Testbed) -> LocalBoxFuture<'t, Result<()>>;
@@ -117,11 +114,7 @@ fn run(
 
 async fn start() -> Result<Testbed> {
     let testbed = Testbed::start(2).await?;
-    testbed.connect_all()?;
-    for cluster in testbed.clusters() {
-        cluster.start_role(Role::Mesh, &[]).await?;
-        cluster.start_role(Role::Operator, &[SYNC_TIMEOUT]).await?;
-    }
+    testbed.start_mesh().await?;
     Ok(testbed)
 }
 
