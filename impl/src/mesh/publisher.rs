@@ -200,7 +200,8 @@ impl<S: KvStore> Publisher<S> {
         }
     }
 
-    /// Writes keys again that went with a lease.
+    /// Writes keys again that went with a lease, and after them the canaries, on a new lease of their own: that is how readers,
+    /// who take the keys for lost and not for deleted, learn that the writer lives and that what is missing now was deleted.
     async fn recover_lost_keys(&self) {
         loop {
             let lost = self.leases.lost().await;
@@ -216,6 +217,9 @@ impl<S: KvStore> Publisher<S> {
             if lost.contains(HEARTBEAT) {
                 self.beat.notify_one();
             }
+            state.fence = None;
+            drop(state);
+            self.lose_store();
         }
     }
 

@@ -449,7 +449,24 @@ async fn keys_of_a_revoked_lease_come_back<S: Subject>(subject: S) {
     present(&store, EXPORT).await;
     present(&store, CONFIG).await;
     present(&store, HEARTBEAT).await;
+    for resource in Resource::ALL {
+        let key = canary(resource);
+        eventually("the canary hangs on a new lease", async || {
+            let lease = entry(&store, &key).await.and_then(|entry| entry.lease);
+            lease.is_some_and(|lease| lease != canaries)
+        })
+        .await;
+        let canary = entry(&store, &key).await.unwrap();
+        for record in [SERVICE, EXPORT] {
+            let record = entry(&store, record).await.unwrap();
+            assert!(record.mod_revision < canary.mod_revision, "{key}");
+        }
+    }
 
+    let canaries = entry(&store, &canary(Resource::Ip))
+        .await
+        .and_then(|entry| entry.lease)
+        .unwrap();
     store.revoke(canaries).await.unwrap();
     all_canaries(&store).await;
     running.stop().await;

@@ -176,7 +176,7 @@ impl<S: KvStore> Publisher<S> {
     }
 
     /// The store is not the one that was listed: list it anew.
-    fn lose_store(&self) {
+    pub(super) fn lose_store(&self) {
         self.state().listed = false;
         self.restart.notify_one();
     }
