@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::Table;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use tombolo_api::{
@@ -131,26 +131,24 @@ fn dash(text: &str) -> String {
     }
 }
 
-/// The rows as a table.
+/// The rows as a table, 80 columns wide at most: it is drawn over, which a line that wraps would spoil.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
-    table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header([
         "cluster",
         "export",
         "import",
-        "IPs",
         "derived Service",
         "ready endpoints",
     ]);
     for row in rows {
         let endpoints: Vec<_> = row.endpoints.iter().map(String::as_str).collect();
+        let derived = format!("{}\n{}", row.derived, row.ips);
         table.add_row([
             row.cluster.clone(),
-            row.export_text(),
-            dash(&row.import),
-            dash(&row.ips),
-            dash(&row.derived),
+            row.export_text().replace(", ", "\n"),
+            dash(&row.import.replacen(' ', "\n", 1)),
+            dash(derived.trim()),
             dash(&endpoints.join("\n")),
         ]);
     }
@@ -230,5 +228,11 @@ mod tests {
         let row = Row::of("a", "web", &objects);
 
         assert_eq!(row.export_text(), "valid, PortConflict");
+        let table = table(&[row]);
+        assert!(table.contains("| valid        | ClusterSetIP"), "{table}");
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 80),
+            "{table}"
+        );
     }
 }
