@@ -92,6 +92,25 @@ impl Context {
         }
     }
 
+    /// The same in several clusters at once.
+    pub async fn stays_in<F, Fut>(
+        &self,
+        step: &'static str,
+        clusters: impl IntoIterator<Item = usize>,
+        expected: &str,
+        probe: F,
+    ) -> Outcome
+    where
+        F: Fn(usize) -> Fut,
+        Fut: Future<Output = Result<(), Seen>>,
+    {
+        let probe = &probe;
+        let looks = clusters
+            .into_iter()
+            .map(|cluster| self.stays(step, cluster, expected, move || probe(cluster)));
+        try_join_all(looks).await.map(|_| ())
+    }
+
     /// Waits in one cluster for an import that is accepted.
     pub async fn import_until(
         &self,
@@ -163,17 +182,14 @@ impl Context {
         step: &'static str,
         clusters: impl IntoIterator<Item = usize>,
     ) -> Outcome {
-        let stays = |cluster| {
-            self.stays(step, cluster, "no ServiceImport", move || async move {
-                match self.import(cluster).await? {
-                    None => Ok(()),
-                    Some(import) => Err(describe(&import).into()),
-                }
-            })
+        let no_import = |cluster| async move {
+            match self.import(cluster).await? {
+                None => Ok(()),
+                Some(import) => Err(describe(&import).into()),
+            }
         };
-        try_join_all(clusters.into_iter().map(stays))
+        self.stays_in(step, clusters, "no ServiceImport", no_import)
             .await
-            .map(|_| ())
     }
 
     /// Waits for a condition of the export in one cluster; any reason will do where none is given.

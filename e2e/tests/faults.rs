@@ -62,7 +62,8 @@ fn main() {
     let mut trials = Vec::new();
     for component in kill::COMPONENTS {
         for cluster in [A, B] {
-            let name = format!("{component}_of_{}_is_killed", ["a", "b"][cluster]);
+            let name =
+                format!("{component}_of_{}_is_killed", ["a", "b"][cluster]).replace('-', "_");
             let (runtime, shared) = (Arc::clone(&runtime), Arc::clone(&shared));
             trials.push(Trial::test(name, move || {
                 run(&runtime, &shared, |testbed| {

@@ -225,7 +225,9 @@ impl<'t> Demo<'t> {
             let kubeconfig = cluster.kubeconfig()?.display().to_string();
             self.screen.say(&format!("kubectl --kubeconfig {kubeconfig} -n {NAMESPACE} get serviceimports,services,endpointslices"));
         }
-        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+        self.testbed.discard_files();
+        Ok(())
     }
 
     async fn pod(&self, cluster: usize, name: &str) -> Result<FakePod<'t>> {

@@ -81,7 +81,7 @@ impl Run {
         if std::env::var_os(KEEP).is_some_and(|value| !value.is_empty() && value != "0") {
             fs::write(run.directory.join("keep-all"), "")?;
             eprintln!(
-                "testbed: KEEP is set, {} will be kept",
+                "testbed: KEEP is set, files stay in {}",
                 run.directory.display()
             );
         }
@@ -107,6 +107,14 @@ impl Run {
         let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = watchdog.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(pipe, "{verb} {pid}")
+    }
+
+    /// Keeps nothing of this run after all.
+    pub(crate) fn discard(&self) {
+        for marker in ["keep", "keep-all"] {
+            // A marker that is not there keeps nothing either.
+            let _ = fs::remove_file(self.directory.join(marker));
+        }
     }
 
     /// Keeps the logs of this run, and says where.

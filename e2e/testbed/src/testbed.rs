@@ -101,6 +101,11 @@ impl Testbed {
         self.run.keep(why);
     }
 
+    /// Keeps no files after the end, whatever `KEEP` says. For programs that were told to end by their user.
+    pub fn discard_files(&self) {
+        self.run.discard();
+    }
+
     /// Memory that the processes of all clusters hold, in bytes (resident, shared pages counted for each).
     pub fn resident_bytes(&self) -> Result<u64, Error> {
         let mut sum = 0;

@@ -219,20 +219,17 @@ async fn local_service(ctx: &Context) -> Outcome {
         })
         .await?;
     }
-    for cluster in [0, 1] {
+    let only_own = |cluster| async move {
+        let label = format!("{}={HELLO}", keys::KUBERNETES_SERVICE_NAME);
+        let slices = labelled(ctx, cluster, &label).await?;
+        let all: BTreeSet<_> = slices.iter().flat_map(addresses_of).collect();
         let own = addresses(cluster, 1);
-        let own = &own;
-        let step = "the local Service has its own endpoints only";
-        ctx.stays(step, cluster, "only its own pod", || async move {
-            let label = format!("{}={HELLO}", keys::KUBERNETES_SERVICE_NAME);
-            let slices = labelled(ctx, cluster, &label).await?;
-            let all: BTreeSet<_> = slices.iter().flat_map(addresses_of).collect();
-            if all.iter().all(|address| own.contains(address)) && !all.is_empty() {
-                return Ok(());
-            }
-            Err(format!("{all:?}").into())
-        })
-        .await?;
-    }
-    Ok(())
+        if all.iter().all(|address| own.contains(address)) && !all.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{all:?}").into())
+    };
+    let step = "the local Service has its own endpoints only";
+    ctx.stays_in(step, [0, 1], "only its own pod", only_own)
+        .await
 }

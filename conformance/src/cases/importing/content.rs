@@ -160,17 +160,15 @@ async fn no_ips_for_headless(ctx: &Context) -> Outcome {
     let expected = "a ServiceImport of type Headless";
     ctx.imports_until("the import appears", ctx.everywhere(), expected, accept)
         .await?;
-    for cluster in ctx.everywhere() {
-        ctx.stays("the import has no IP", cluster, "no IPs", || async {
-            let import = ctx.import(cluster).await?.ok_or("no ServiceImport")?;
-            if import.spec.ips.as_ref().is_none_or(Vec::is_empty) {
-                return Ok(());
-            }
-            Err(describe(&import).into())
-        })
-        .await?;
-    }
-    Ok(())
+    let no_ips = |cluster| async move {
+        let import = ctx.import(cluster).await?.ok_or("no ServiceImport")?;
+        if import.spec.ips.as_ref().is_none_or(Vec::is_empty) {
+            return Ok(());
+        }
+        Err(describe(&import).into())
+    };
+    ctx.stays_in("the import has no IP", ctx.everywhere(), "no IPs", no_ips)
+        .await
 }
 
 async fn clusters(ctx: &Context) -> Outcome {

@@ -1,5 +1,6 @@
 //! Where imports exist and how long they live.
 
+use k8s_openapi::api::core::v1::Service;
 use tombolo_api::conditions::VALID;
 
 use crate::{
@@ -154,28 +155,21 @@ async fn local_unchanged(ctx: &Context) -> Outcome {
         accept,
     )
     .await?;
-    for (cluster, before) in before.iter().enumerate() {
-        let api = ctx.api::<k8s_openapi::api::core::v1::Service>(cluster);
-        let api = &api;
-        let expected = "the Service as it was created";
-        ctx.stays(
-            "the local Service is unchanged",
-            cluster,
-            expected,
-            || async move {
-                let now = api.get(objects::HELLO).await?;
-                let same = now.spec == before.spec
-                    && now.metadata.labels == before.metadata.labels
-                    && now.metadata.annotations == before.metadata.annotations
-                    && now.metadata.finalizers == before.metadata.finalizers
-                    && now.metadata.uid == before.metadata.uid;
-                if same {
-                    return Ok(());
-                }
-                Err(format!("{now:?}").into())
-            },
-        )
-        .await?;
-    }
-    Ok(())
+    let before = &before;
+    let step = "the local Service is unchanged";
+    let expected = "the Service as it was created";
+    ctx.stays_in(step, ctx.everywhere(), expected, |cluster| async move {
+        let now: Service = ctx.api(cluster).get(objects::HELLO).await?;
+        let before = &before[cluster];
+        let same = now.spec == before.spec
+            && now.metadata.labels == before.metadata.labels
+            && now.metadata.annotations == before.metadata.annotations
+            && now.metadata.finalizers == before.metadata.finalizers
+            && now.metadata.uid == before.metadata.uid;
+        if same {
+            return Ok(());
+        }
+        Err(format!("{now:?}").into())
+    })
+    .await
 }
