@@ -13,7 +13,7 @@ fn neither_the_suite_nor_its_testbed_depends_on_an_implementation() {
 
         assert!(named.is_empty(), "{path} names {named:?}");
         assert!(
-            keys(&text).any(|key| key == "tombolo-api"),
+            keys(&text).any(|key| key == "kube"),
             "{path} is not read as expected"
         );
     }
