@@ -16,14 +16,17 @@ use kube::{
     runtime::{WatchStreamExt, utils::Backoff, watcher},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tracing::{debug, warn};
 
 /// Delay before a failed watch is tried again; doubled up to [`WATCH_RETRY_MAX`].
 pub const WATCH_RETRY_FIRST: Duration = Duration::from_millis(100);
 
 /// Longest delay between attempts to watch. Short, since a restarted API server is back in about two seconds.
-pub const WATCH_RETRY_MAX: Duration = Duration::from_secs(3);
+pub const WATCH_RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// A watch that has worked for so long begins with [`WATCH_RETRY_FIRST`] again when it fails.
+const WATCH_RETRY_RESET: Duration = Duration::from_secs(10);
 
 /// Namespace (empty for cluster-scoped kinds) and name of an object.
 pub type ObjectKey = (String, String);
@@ -102,12 +105,16 @@ impl<K: Cached> Cache<K> {
 
     /// Lists and watches until the future is dropped; each difference is handed to `on_change` after the cache holds it.
     ///
-    /// Failures are logged and retried for ever.
+    /// Failures are retried for ever, and logged when they begin or change.
     pub async fn run(&self, api: Api<K>, on_change: impl Fn(Difference<'_, K>) + Send + Sync) {
         let events = watcher(api, watcher::Config::default()).backoff(WatchBackoff::default());
         pin_mut!(events);
         let mut listing = BTreeMap::new();
+        let mut failing = String::new();
         while let Some(event) = events.next().await {
+            if matches!(event, Ok(ref event) if !matches!(event, watcher::Event::Init)) {
+                failing.clear();
+            }
             match event {
                 Ok(watcher::Event::Init) => listing.clear(),
                 Ok(watcher::Event::InitApply(object)) => {
@@ -122,7 +129,11 @@ impl<K: Cached> Cache<K> {
                 }
                 Ok(watcher::Event::Delete(object)) => self.remove(&key_of(&object), &on_change),
                 Err(error) => {
-                    warn!(kind = %K::kind(&()), %error, "cannot watch; keeping what is known and trying again");
+                    let text = error.to_string();
+                    if text != failing {
+                        warn!(kind = %K::kind(&()), %error, "cannot watch; keeping what is known and trying again");
+                        failing = text;
+                    }
                 }
             }
         }
@@ -309,15 +320,19 @@ fn without_managed_fields<K: Cached>(mut object: K) -> K {
     object
 }
 
+/// Delays that grow while a watch fails. They do not begin anew with every event: a watcher announces each list before it
+/// knows whether it gets one.
 #[derive(Debug)]
 struct WatchBackoff {
     next: Duration,
+    failed: Option<Instant>,
 }
 
 impl Default for WatchBackoff {
     fn default() -> Self {
         Self {
             next: WATCH_RETRY_FIRST,
+            failed: None,
         }
     }
 }
@@ -326,6 +341,11 @@ impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
+        let worked = |failed: Instant| failed.elapsed() >= WATCH_RETRY_RESET;
+        if self.failed.is_none_or(worked) {
+            self.next = WATCH_RETRY_FIRST;
+        }
+        self.failed = Some(Instant::now());
         let delay = self.next;
         self.next = (delay * 2).min(WATCH_RETRY_MAX);
         Some(delay)
@@ -333,9 +353,7 @@ impl Iterator for WatchBackoff {
 }
 
 impl Backoff for WatchBackoff {
-    fn reset(&mut self) {
-        self.next = WATCH_RETRY_FIRST;
-    }
+    fn reset(&mut self) {}
 }
 
 #[cfg(test)]

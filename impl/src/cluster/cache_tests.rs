@@ -116,3 +116,20 @@ fn a_namespace_is_not_mistaken_for_one_that_it_is_a_prefix_of() {
     assert_eq!(names(&cache.in_namespace("shop")), ["a"]);
     assert_eq!(names(&cache.in_namespace("shop-2")), ["b"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_keeps_failing_is_tried_less_and_less_often_until_it_has_worked() {
+    let mut backoff = WatchBackoff::default();
+    let mut delays = Vec::new();
+    for _ in 0..6 {
+        let delay = backoff.next().unwrap();
+        tokio::time::advance(delay).await;
+        // The watcher announces a list that will fail.
+        backoff.reset();
+        delays.push(delay.as_millis());
+    }
+
+    assert_eq!(delays, [100, 200, 400, 800, 1000, 1000]);
+    tokio::time::advance(WATCH_RETRY_RESET).await;
+    assert_eq!(backoff.next(), Some(WATCH_RETRY_FIRST));
+}
