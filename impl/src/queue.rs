@@ -1,6 +1,7 @@
 //! Coalescing work queue: names that are dirty, each handed to one worker at a time.
 //!
 //! Adding a name that already waits changes nothing; adding one that is being worked on hands it out once more afterwards.
+//! A name that is handed out has no retry pending any more: however often it is added while it fails, it is retried once.
 //! The queue is as long as there are distinct names, never longer. It decides nothing about the work itself.
 
 use std::{
@@ -38,6 +39,8 @@ struct State<K> {
     working: BTreeSet<K>,
     again: BTreeSet<K>,
     delayed: BTreeSet<(Instant, K)>,
+    /// When each delayed name is due: the same as `delayed`, found by name.
+    due: BTreeMap<K, Instant>,
     failures: BTreeMap<K, u32>,
 }
 
@@ -64,6 +67,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
             working: BTreeSet::new(),
             again: BTreeSet::new(),
             delayed: BTreeSet::new(),
+            due: BTreeMap::new(),
             failures: BTreeMap::new(),
         };
         let shared = Shared {
@@ -82,9 +86,9 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         self.shared.wake.notify_one();
     }
 
-    /// Marks a name dirty once `delay` has passed.
+    /// Marks a name dirty once `delay` has passed, or earlier if that was asked for before.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.state().delayed.insert((Instant::now() + delay, key));
+        self.state().delay(key, Instant::now() + delay);
         self.shared.wake.notify_one();
     }
 
@@ -131,7 +135,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         let failures = state.failures.entry(key.clone()).or_insert(0);
         *failures = failures.saturating_add(1);
         let delay = backoff(*failures, self.shared.jitter.hash_one((key, *failures)));
-        state.delayed.insert((Instant::now() + delay, key.clone()));
+        state.delay(key.clone(), Instant::now() + delay);
         state.release(key);
         drop(state);
         self.shared.wake.notify_one();
@@ -171,15 +175,32 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
+    /// Hands a name out at `due`, or when it is due already if that is earlier.
+    fn delay(&mut self, key: K, due: Instant) {
+        match self.due.get(&key).copied() {
+            Some(earlier) if earlier <= due => return,
+            Some(later) => {
+                self.delayed.remove(&(later, key.clone()));
+            }
+            None => {}
+        }
+        self.due.insert(key.clone(), due);
+        self.delayed.insert((due, key));
+    }
+
     fn take(&mut self, now: Instant) -> Taken<K> {
         while self.delayed.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, key)) = self.delayed.pop_first() {
+                self.due.remove(&key);
                 self.add(key);
             }
         }
         match self.ready.pop_front() {
             Some(key) => {
                 self.waiting.remove(&key);
+                if let Some(due) = self.due.remove(&key) {
+                    self.delayed.remove(&(due, key.clone()));
+                }
                 self.working.insert(key.clone());
                 Taken::Key {
                     key,
@@ -257,6 +278,36 @@ mod tests {
         queue.add("a");
         let key = queue.next().await;
         assert!(queue.retry(&key) < RETRY_FIRST * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_fails_is_retried_once_however_often_it_was_added_meanwhile() {
+        let queue = Queue::new();
+        for _ in 0..100 {
+            queue.add("a");
+            let key = queue.next().await;
+            queue.retry(&key);
+        }
+        assert_eq!(queue.len(), 1);
+
+        let key = queue.next().await;
+        queue.done(&key);
+
+        assert!(queue.is_empty(), "{} left", queue.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_succeeds_early_leaves_no_retry_behind() {
+        let queue = Queue::new();
+        queue.add("a");
+        let key = queue.next().await;
+        queue.retry(&key);
+
+        queue.add("a");
+        let key = queue.next().await;
+        queue.done(&key);
+
+        assert!(queue.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
