@@ -169,7 +169,8 @@ impl RemoteState {
         self.all_synced()
     }
 
-    /// Changes whenever a peer comes, goes, or changes its state; rows do not count. When a peer became synced, what was held
+    /// Changes whenever a peer comes, goes, or changes its state; rows, errors and revisions do not count: readers look at
+    /// everything anew. When a peer became synced, what was held
     /// back for it can be looked at again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
@@ -325,14 +326,27 @@ impl RemoteState {
     }
 
     fn update_peers(&self, update: impl FnOnce(&mut Peers)) {
-        update(
-            &mut self
+        let changed = {
+            let mut peers = self
                 .shared
                 .peers
                 .write()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        self.shared.changed.send_modify(|version| *version += 1);
+                .unwrap_or_else(PoisonError::into_inner);
+            let before = peers.meaning();
+            update(&mut peers);
+            before != peers.meaning()
+        };
+        if changed {
+            self.shared.changed.send_modify(|version| *version += 1);
+        }
+    }
+}
+
+impl Peers {
+    /// What the silence of each peer means: whether the configuration was read, and how far each peer in it was.
+    fn meaning(&self) -> (bool, Vec<(ClusterName, PeerState, bool)>) {
+        let of = |peer: &PeerStatus| (peer.cluster.clone(), peer.state, peer.synced);
+        (self.loaded, self.by_name.values().map(of).collect())
     }
 }
 
@@ -358,3 +372,7 @@ impl Tables {
         changed.then_some(Dirty { kind, name })
     }
 }
+
+#[cfg(test)]
+#[path = "peers_tests.rs"]
+mod tests;

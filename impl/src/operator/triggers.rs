@@ -75,10 +75,12 @@ impl Queues {
         ]
     }
 
-    /// A Namespace changed: all names in it, when it is new, gone, or its annotation flipped.
+    /// A Namespace changed: all names in it, when it is new, gone, another of the same name, or its annotation flipped.
     pub fn namespace(&self, difference: &Difference<'_, Namespace>, ctx: &Context) {
-        let gate =
-            |namespace: &Namespace| namespace.annotations().get(keys::NAMESPACE_GLOBAL).cloned();
+        let gate = |namespace: &Namespace| {
+            let annotation = namespace.annotations().get(keys::NAMESPACE_GLOBAL).cloned();
+            (namespace.uid(), annotation)
+        };
         if difference.old.map(gate) == difference.new.map(gate) {
             return;
         }

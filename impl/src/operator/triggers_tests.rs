@@ -1,7 +1,29 @@
+use std::collections::BTreeSet;
+
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::operator::testkit::{named, object};
+use crate::{
+    mesh::peers::RemoteState,
+    operator::{
+        apply::Writer,
+        testkit::{cluster, named, object},
+    },
+};
+
+/// Of a cluster without peers, whose API server is never asked.
+fn context() -> Context {
+    let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let client = kube::Client::try_from(nowhere).unwrap();
+    Context {
+        caches: Caches::new(),
+        remote: Arc::new(RemoteState::new(Arc::new(|_| {}))),
+        writer: Writer::new(client, Arc::new(|_, _| {})),
+        cluster: cluster("east"),
+        default_global: true,
+        families: BTreeSet::new(),
+    }
+}
 
 /// Names that are dirty, by controller.
 async fn dirty(queues: &Queues) -> Vec<(Controller, String)> {
@@ -124,6 +146,30 @@ addressType: IPv4
             (Controller::EndpointSliceSync, web)
         ]
     );
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_made_anew_between_two_looks_concerns_all_names_in_it() {
+    let queues = Queues::new();
+    let ctx = context();
+    ctx.caches.services.set(
+        Arc::new(added("{metadata: {name: web, namespace: shop}}")),
+        &|_| {},
+    );
+    let namespace =
+        |uid: &str| -> Namespace { added(&format!("{{metadata: {{name: shop, uid: {uid}}}}}")) };
+    let (old, same, anew) = (namespace("1"), namespace("1"), namespace("2"));
+    let change = |new| Difference {
+        old: Some(&old),
+        new: Some(new),
+    };
+
+    queues.namespace(&change(&same), &ctx);
+    assert_eq!(dirty(&queues).await, []);
+
+    queues.namespace(&change(&anew), &ctx);
+    let import = (Controller::ServiceImport, "shop/web".to_owned());
+    assert!(dirty(&queues).await.contains(&import));
 }
 
 #[tokio::test]
