@@ -18,7 +18,7 @@ use super::{
 use crate::{
     cluster::cache::{Cache, Cached},
     kvstore::{
-        Entry,
+        Entry, Event, WatchBatch,
         testing::{Etcd, Memory, Subject, eventually},
     },
     telemetry::health::Health,
@@ -500,6 +500,36 @@ async fn no_canary_vouches_for_records_of_a_lost_store<S: Subject>(mut subject: 
     }
 }
 
+async fn no_canary_comes_back_before_the_records_that_were_taken_with_it<S: Subject>(subject: S) {
+    let store = subject.store();
+    let publisher = Publisher::new(subject.store(), options());
+    let fence = store.grant(Duration::from_mins(1)).await.unwrap();
+    let canary_key = canary(Resource::Services);
+    {
+        let mut state = publisher.state();
+        state.fence = Some(fence);
+        (state.listed, state.services_ready, state.exports_ready) = (true, true, true);
+        for key in [SERVICE, CONFIG, &canary_key] {
+            state.ledger.written(key, publisher.config(), 5);
+        }
+    }
+
+    // Somebody emptied the store in revision 6; of the canary's watch this is known, of the records' watch not yet.
+    let event = Event::Delete {
+        key: canary_key.clone(),
+        mod_revision: 6,
+    };
+    let goes_on = publisher.take_in(WatchBatch {
+        store_id: 1,
+        revision: 6,
+        events: vec![event],
+    });
+    publisher.finish_incarnation().await.unwrap();
+
+    assert!(!goes_on, "the store has to be listed again");
+    assert_eq!(entry(&store, &canary_key).await, None);
+}
+
 macro_rules! on_both_stores {
     ($($case:ident),+ $(,)?) => {
         mod on_memory {
@@ -531,4 +561,5 @@ on_both_stores!(
     what_happened_while_the_store_was_away_is_published_after,
     keys_of_a_revoked_lease_come_back,
     no_canary_vouches_for_records_of_a_lost_store,
+    no_canary_comes_back_before_the_records_that_were_taken_with_it,
 );

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::{Publisher, STORE_RETRY_MAX};
 use crate::{
-    kvstore::{Entry, Error, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff},
+    kvstore::{Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff},
     queue::RETRY_FIRST,
 };
 
@@ -47,7 +47,11 @@ impl<S: KvStore> Publisher<S> {
             tokio::select! {
                 () = self.restart.notified() => return Ok(()),
                 batch = batches.next() => match batch {
-                    Some(batch) => self.take_in(batch?),
+                    Some(batch) => {
+                        if !self.take_in(batch?) {
+                            return Ok(());
+                        }
+                    }
                     None => return Ok(()),
                 },
                 _ = keepalive.tick() => match self.store.keep_alive(fence).await {
@@ -108,14 +112,20 @@ impl<S: KvStore> Publisher<S> {
         self.mark_all(&state);
     }
 
-    /// Takes in what happened to the own keys; what was not done by this process is put right.
-    fn take_in(&self, batch: WatchBatch) {
+    /// Takes in what happened to the own keys; what was not done by this process is put right. False when a canary or the
+    /// configuration was taken away: who did that may have taken records too, of which another watch has yet to tell. Then
+    /// nothing vouches for the records until the store is listed anew.
+    pub(super) fn take_in(&self, batch: WatchBatch) -> bool {
         let mut state = self.state();
         for event in batch.events {
+            let vouches =
+                matches!(event, Event::Delete { .. }) && self.keys.suffix(event.key()).is_none();
             let key = event.key().to_owned();
             if state.ledger.apply(event) {
                 self.mark(&key);
+                state.listed &= !vouches;
             }
         }
+        state.listed
     }
 }
