@@ -237,6 +237,7 @@ impl<S: KvStore> RemoteCluster<S> {
     pub(super) fn reader<'a>(&'a self, place: &'a Place) -> Reader<'a> {
         Reader {
             peer: &self.peer,
+            id: self.known_id(),
             kind: place.kind,
             prefix: &place.prefix,
             state: &self.state,

@@ -3,7 +3,7 @@
 
 use tombolo_core::{
     evidence::Evidence,
-    names::{ClusterName, NamespacedName},
+    names::{ClusterId, ClusterName, NamespacedName},
     wire::{self, cluster_service, service_export},
 };
 
@@ -13,6 +13,8 @@ use crate::kvstore::Entry;
 /// Reads records of one kind of one peer.
 pub(super) struct Reader<'a> {
     pub(super) peer: &'a ClusterName,
+    /// The id that the peer was accepted with.
+    pub(super) id: Option<ClusterId>,
     pub(super) kind: RecordKind,
     pub(super) prefix: &'a str,
     pub(super) state: &'a RemoteState,
@@ -55,6 +57,9 @@ impl Reader<'_> {
                 for error in dropped {
                     let (peer, key, reason) = (self.peer, &entry.key, error.reason());
                     tracing::warn!(%peer, key, %error, reason, "a part of a record is left out");
+                }
+                if let Some(id) = self.id {
+                    cluster_service::check_cluster_id(&service, id)?;
                 }
                 if service.shared {
                     return Ok(Change::Set(

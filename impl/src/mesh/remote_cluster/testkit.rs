@@ -157,9 +157,14 @@ impl<S: KvStore> Writer<S> {
     }
 
     pub(crate) async fn service(&self, name: &str, shared: bool) {
+        self.service_of(2, name, shared).await;
+    }
+
+    /// A service that says it is of the cluster with this id.
+    pub(crate) async fn service_of(&self, id: u32, name: &str, shared: bool) {
         let record = ClusterService {
             cluster: self.name.clone(),
-            cluster_id: 2.try_into().unwrap(),
+            cluster_id: id.try_into().unwrap(),
             name: service(name),
             frontends: BTreeMap::new(),
             backends: BTreeMap::new(),

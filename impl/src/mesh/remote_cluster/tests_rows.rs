@@ -24,6 +24,7 @@ battery![
     a_compaction_while_cut_off_leads_to_a_new_list,
     a_bad_record_keeps_the_last_good_row_and_is_counted,
     a_lying_record_changes_nothing_and_is_counted,
+    a_service_with_the_id_of_another_cluster_is_refused,
     a_service_that_is_no_longer_shared_is_removed,
     a_writer_that_starts_anew_replaces_the_rows,
     many_exports_come_and_go,
@@ -251,6 +252,24 @@ async fn a_lying_record_changes_nothing_and_is_counted<S: Subject>(subject: S) {
         follower
             .state
             .records_refused(&writer.name, RecordKind::Exports),
+        2
+    );
+}
+
+async fn a_service_with_the_id_of_another_cluster_is_refused<S: Subject>(subject: S) {
+    let (writer, follower) = followed(&subject, &[]).await;
+    writer.service("cart", true).await;
+    follower.until_rows(&["cart"]).await;
+
+    writer.service_of(3, "cart", false).await;
+    writer.service_of(3, "pay", true).await;
+    writer.service("web", true).await;
+
+    follower.until_rows(&["cart", "web"]).await;
+    assert_eq!(
+        follower
+            .state
+            .records_refused(&writer.name, RecordKind::Services),
         2
     );
 }
