@@ -103,6 +103,14 @@ const EXPORT_INVALID_TYPE: Text = (
     "InvalidServiceType",
     "Service type ExternalName is not supported",
 );
+const EXPORT_INVALID_LABELS: Text = (
+    "InvalidExportedLabels",
+    "spec.exportedLabels has a key or value that no label can have; correct it",
+);
+const EXPORT_INVALID_ANNOTATIONS: Text = (
+    "InvalidExportedAnnotations",
+    "spec.exportedAnnotations has a key that no annotation can have, or more than 255 KiB; correct it",
+);
 const EXPORT_NOT_GLOBAL: Text = (
     "NamespaceNotGlobal",
     "Namespace is not global, Service cannot be exported",
@@ -150,6 +158,10 @@ pub fn export_conditions(outcome: ExportOutcome<'_>) -> Vec<Condition> {
         ExportOutcome::Refused(Refusal::NamespaceNotGlobal) => refused(EXPORT_NOT_GLOBAL),
         ExportOutcome::Refused(Refusal::NoService) => refused(EXPORT_NO_SERVICE),
         ExportOutcome::Refused(Refusal::InvalidServiceType) => refused(EXPORT_INVALID_TYPE),
+        ExportOutcome::Refused(Refusal::InvalidExportedLabels) => refused(EXPORT_INVALID_LABELS),
+        ExportOutcome::Refused(Refusal::InvalidExportedAnnotations) => {
+            refused(EXPORT_INVALID_ANNOTATIONS)
+        }
         ExportOutcome::Merged(conflicts) => vec![
             Condition::new(ConditionType::Valid, Status::True, EXPORT_VALID),
             Condition::new(ConditionType::Ready, Status::True, EXPORT_READY),
@@ -228,6 +240,8 @@ mod tests {
     #[rstest]
     #[case::no_service(Refusal::NoService, "NoService")]
     #[case::external_name(Refusal::InvalidServiceType, "InvalidServiceType")]
+    #[case::labels(Refusal::InvalidExportedLabels, "InvalidExportedLabels")]
+    #[case::annotations(Refusal::InvalidExportedAnnotations, "InvalidExportedAnnotations")]
     #[case::namespace_not_global(Refusal::NamespaceNotGlobal, "NamespaceNotGlobal")]
     fn a_refused_export_is_neither_valid_nor_ready_and_has_no_conflict_condition(
         #[case] refusal: Refusal,

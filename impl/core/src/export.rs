@@ -14,6 +14,7 @@ use crate::{
         BackendZone, ClusterService, ExportSpec, ImportType, InternalTrafficPolicy, IpFamily,
         L4Port, Protocol, ServicePort, SessionAffinity, TrafficDistribution,
     },
+    wire::rules,
 };
 
 /// Annotation on a Service that makes it global. Cilium, `Documentation/network/clustermesh/global-services`.
@@ -123,6 +124,10 @@ pub enum Refusal {
     NoService,
     /// The Service's type cannot be exported (`KEP-1645#53`).
     InvalidServiceType,
+    /// `spec.exportedLabels` has a key or value that no object can have.
+    InvalidExportedLabels,
+    /// `spec.exportedAnnotations` has a key that no object can have, or is too large for one.
+    InvalidExportedAnnotations,
 }
 
 /// The decision about one export.
@@ -183,6 +188,13 @@ pub fn evaluate(
     };
     if service.external_name {
         return ExportVerdict::Refused(Refusal::InvalidServiceType);
+    }
+    // The API server does not check these, and would refuse every import that has them.
+    if rules::check_labels(&export.labels).is_err() {
+        return ExportVerdict::Refused(Refusal::InvalidExportedLabels);
+    }
+    if rules::check_annotations(&export.annotations).is_err() {
+        return ExportVerdict::Refused(Refusal::InvalidExportedAnnotations);
     }
     ExportVerdict::Exported(Box::new(ExportSpec {
         cluster: cluster.clone(),

@@ -260,3 +260,30 @@ fn a_port_without_number_is_not_published() {
 
     assert!(record.backends.values().all(BTreeMap::is_empty));
 }
+
+#[test]
+fn an_export_of_labels_or_annotations_that_no_object_can_have_is_refused() {
+    let evaluated = |change: fn(&mut ExportFacts)| {
+        let mut export = export();
+        change(&mut export);
+        evaluate(&cluster(), true, Some(&service()), Some(&export))
+    };
+
+    for labels in [
+        |export: &mut ExportFacts| export.labels = annotated(&[("bad key!", "x")]),
+        |export: &mut ExportFacts| export.labels = annotated(&[("key", "bad value!")]),
+    ] {
+        let refused = ExportVerdict::Refused(Refusal::InvalidExportedLabels);
+        assert_eq!(evaluated(labels), refused);
+    }
+    for annotations in [
+        |export: &mut ExportFacts| export.annotations = annotated(&[("bad key!", "x")]),
+        |export: &mut ExportFacts| {
+            export.annotations = annotated(&[("large", "x".repeat(262_000).as_str())]);
+        },
+    ] {
+        let refused = ExportVerdict::Refused(Refusal::InvalidExportedAnnotations);
+        assert_eq!(evaluated(annotations), refused);
+    }
+    assert!(matches!(evaluated(|_| {}), ExportVerdict::Exported(_)));
+}

@@ -84,6 +84,8 @@ fn every_reason_has_a_heading_in_the_documentation() {
         Refusal::NoServiceExport,
         Refusal::NoService,
         Refusal::InvalidServiceType,
+        Refusal::InvalidExportedLabels,
+        Refusal::InvalidExportedAnnotations,
     ];
     let outcomes = refusals.map(ExportOutcome::Refused);
     let exports = outcomes.into_iter().chain([ExportOutcome::Merged(&[])]);

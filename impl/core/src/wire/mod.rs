@@ -11,7 +11,7 @@ pub mod cluster_service;
 mod go_json;
 mod json;
 pub mod key;
-mod rules;
+pub(crate) mod rules;
 pub mod service_export;
 #[cfg(test)]
 mod testkit;

@@ -9,8 +9,9 @@ use super::{Error, clip};
 const NAME_MAX: usize = 63;
 /// Longest prefix of a qualified name, in bytes. RFC 1123 subdomain.
 const PREFIX_MAX: usize = 253;
-/// Most bytes of all annotations of an object together. Kubernetes, `TotalAnnotationSizeLimitB`.
-const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
+/// Most bytes of annotations that a record may bring. Kubernetes, `TotalAnnotationSizeLimitB`, is 256 KiB for all annotations
+/// of an object; 1 KiB of it is left to those that the importer adds.
+const ANNOTATIONS_MAX_BYTES: usize = 255 * 1024;
 
 const KEY_RULE: &str = "expected a qualified name: at most 63 letters, digits, '-', '_', '.', beginning and ending with a letter or digit, optionally after a DNS subdomain and '/'";
 const VALUE_RULE: &str = "expected a label value: at most 63 letters, digits, '-', '_', '.', beginning and ending with a letter or digit, or nothing";
@@ -25,7 +26,7 @@ pub(super) fn broken(field: &'static str, value: &str, rule: &'static str) -> Er
 }
 
 /// Checks keys and values of labels.
-pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
+pub(crate) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
     for (key, value) in labels {
         check_qualified_name("labels", key)?;
         if !is_label_value(value) {
@@ -36,14 +37,14 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Erro
 }
 
 /// Checks the keys of annotations and their total size.
-pub(super) fn check_annotations(annotations: &BTreeMap<String, String>) -> Result<(), Error> {
+pub(crate) fn check_annotations(annotations: &BTreeMap<String, String>) -> Result<(), Error> {
     let mut size = 0;
     for (key, value) in annotations {
         check_qualified_name("annotations", &key.to_ascii_lowercase())?;
         size += key.len() + value.len();
     }
     if size > ANNOTATIONS_MAX_BYTES {
-        let rule = "expected at most 262144 bytes of annotations";
+        let rule = "expected at most 261120 bytes of annotations";
         return Err(broken("annotations", &size.to_string(), rule));
     }
     Ok(())

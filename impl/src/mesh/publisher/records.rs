@@ -174,7 +174,9 @@ fn export_record(
             Refusal::NamespaceNotGlobal
             | Refusal::NoServiceExport
             | Refusal::NoService
-            | Refusal::InvalidServiceType,
+            | Refusal::InvalidServiceType
+            | Refusal::InvalidExportedLabels
+            | Refusal::InvalidExportedAnnotations,
         ) => Record::Absent,
     }
 }
