@@ -17,7 +17,7 @@ use thiserror::Error;
 use tombolo_api::{keys, v1beta1::ServiceExport};
 use tombolo_core::{
     export::{self, EndpointFacts, EndpointPort, ExportFacts, ServiceFacts, SliceFacts},
-    names::{InvalidName, NamespacedName, PortName},
+    names::{ClusterName, InvalidName, NamespacedName, PortName},
     service::{
         InternalTrafficPolicy, IpFamily, Protocol, ServicePort, SessionAffinity,
         TrafficDistribution,
@@ -312,6 +312,14 @@ fn endpoint_port(subject: &Subject<'_>, port: &KubeEndpointPort) -> Result<Endpo
 pub fn service_of(slice: &EndpointSlice) -> Option<String> {
     let name = slice.labels().get(keys::KUBERNETES_SERVICE_NAME)?;
     (!name.is_empty()).then(|| name.clone())
+}
+
+/// Whether a slice says that its endpoints are of another cluster than this one, whoever it says manages it: the label that
+/// names the manager may have been taken off.
+pub fn is_of_another_cluster(labels: &BTreeMap<String, String>, local: &ClusterName) -> bool {
+    labels
+        .get(keys::SOURCE_CLUSTER)
+        .is_some_and(|source| source != local.as_str())
 }
 
 /// Whether the mesh wrote this slice: such slices are never published again.

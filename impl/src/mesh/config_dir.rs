@@ -150,6 +150,11 @@ impl ConfigDir {
 
     /// Tells whenever something in the directory changed. Several changes may come as one.
     pub fn watch(&self) -> Result<Changes, Error> {
+        // Else a directory that is not there would be told as a limit of inotify.
+        fs::read_dir(&self.dir).map_err(|source| Error::Directory {
+            dir: self.dir.clone(),
+            source,
+        })?;
         let failed = |source| Error::Watch {
             dir: self.dir.clone(),
             source,
@@ -294,12 +299,17 @@ mod tests {
     fn a_missing_directory_is_told() {
         let config = ConfigDir::new("/nowhere/at/all".into(), "here".try_into().unwrap());
 
-        let error = config.scan().unwrap_err().to_string();
+        let errors = [
+            config.scan().unwrap_err().to_string(),
+            config.watch().unwrap_err().to_string(),
+        ];
 
-        assert!(
-            error.starts_with("/nowhere/at/all: ") && error.contains("--clustermesh-config"),
-            "{error}"
-        );
+        for error in errors {
+            assert!(
+                error.starts_with("/nowhere/at/all: ") && error.contains("--clustermesh-config"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl<S: KvStore> Publisher<S> {
         Self {
             keys: Keys::of(&options.publishing),
             leases: Leases::new(store.clone(), options.lease_ttl),
-            caches: Caches::new(options.publishing.default_global_namespace),
+            caches: Caches::new(&options.publishing),
             queue: Queue::new(),
             state: Mutex::default(),
             finish: Notify::new(),

@@ -18,10 +18,13 @@ use tombolo_core::{
     names::{ClusterName, NamespacedName, short_hash},
 };
 
-use crate::operator::{
-    apply::{self, Controller},
-    context::{Context, controlled_by},
-    slices::{self, Managed},
+use crate::{
+    cluster::facts,
+    operator::{
+        apply::{self, Controller},
+        context::{Context, controlled_by},
+        slices::{self, Managed},
+    },
 };
 
 const CONTROLLER: Controller = Controller::EndpointSliceMirror;
@@ -105,6 +108,7 @@ fn is_source(slice: &EndpointSlice, observed: &Observed<'_>) -> bool {
     let made_here = [Some(keys::MANAGED_BY_MESH), Some(keys::MANAGED_BY_MIRROR)].contains(&manager);
     let service = slice.labels().get(keys::KUBERNETES_SERVICE_NAME);
     !made_here
+        && !facts::is_of_another_cluster(slice.labels(), observed.cluster)
         && slice.metadata.deletion_timestamp.is_none()
         && service == Some(&observed.service.name_any())
         && families_of(observed.derived).contains(&slice.address_type)

@@ -75,12 +75,22 @@ fn remote(name: &NamespacedName, ctx: &Context) -> Vec<ClusterService> {
 
 /// Whether a slice is of a peer that is loading and of which nothing is known yet.
 fn is_held(slice: &EndpointSlice, remote: &[ClusterService], ctx: &Context) -> bool {
-    let cluster = slice.labels().get(keys::SOURCE_CLUSTER);
-    let Some(cluster) = cluster.and_then(|text| ClusterName::try_from(text.as_str()).ok()) else {
-        return false;
-    };
-    let known = remote.iter().any(|service| service.cluster == cluster);
-    !known && cluster != ctx.cluster && !ctx.remote.may_remove(&cluster)
+    let known = |cluster| remote.iter().any(|service| service.cluster == cluster);
+    sources(slice)
+        .into_iter()
+        .any(|source| !ctx.remote.may_remove(&source) && source != ctx.cluster && !known(source))
+}
+
+/// The clusters that a slice of ours may be of: what its label says, which somebody may have changed, and the nodes of its
+/// endpoints, which are named after their cluster.
+fn sources(slice: &EndpointSlice) -> BTreeSet<ClusterName> {
+    let label = slice.labels().get(keys::SOURCE_CLUSTER);
+    let endpoints = slice.endpoints.iter().flatten();
+    let nodes = endpoints.filter_map(|endpoint| endpoint.node_name.as_ref());
+    let names = label.into_iter().chain(nodes);
+    names
+        .filter_map(|name| ClusterName::try_from(name.as_str()).ok())
+        .collect()
 }
 
 /// What the endpoints of one slice have in common.

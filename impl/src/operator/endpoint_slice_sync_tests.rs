@@ -61,6 +61,19 @@ fn actual(built: &BTreeMap<String, EndpointSlice>) -> Vec<Arc<EndpointSlice>> {
 }
 
 #[test]
+fn the_cluster_of_a_slice_is_known_also_when_its_label_was_changed() {
+    let built = build(&service(), &[peer("east", backends([1]))], &[]);
+    let mut slice = built.into_values().next().unwrap();
+    assert_eq!(sources(&slice), [cluster("east")].into());
+
+    let labels = slice.metadata.labels.as_mut().unwrap();
+    labels.insert(keys::SOURCE_CLUSTER.to_owned(), "other".to_owned());
+    assert!(sources(&slice).contains(&cluster("east")));
+    slice.metadata.labels = None;
+    assert_eq!(sources(&slice), [cluster("east")].into());
+}
+
+#[test]
 fn each_slice_has_the_endpoints_of_one_cluster() {
     let remote = [peer("east", backends([1, 2])), peer("west", backends([3]))];
 

@@ -122,15 +122,19 @@ pub fn is_managed(slice: &EndpointSlice, manager: &str) -> bool {
         .is_some_and(|label| label == manager)
 }
 
-/// Whether a slice was ours: nobody claims to manage it, and it is controlled by the Service that controls ours.
+/// Whether a slice was ours: it is controlled by the Service that controls ours, and does not say that our other controller
+/// manages it. Whatever else it says, somebody has changed it: nobody makes slices of our names for that Service.
 fn is_orphan(slice: &EndpointSlice, desired: &EndpointSlice) -> bool {
     let controller = |slice: &EndpointSlice| {
         let mut owners = slice.owner_references().iter();
         let controller = owners.find(|owner| owner.controller == Some(true));
         controller.map(|owner| owner.uid.clone())
     };
-    let managed = slice.labels().contains_key(keys::MANAGED_BY);
-    !managed && controller(slice).is_some() && controller(slice) == controller(desired)
+    let others =
+        [keys::MANAGED_BY_MESH, keys::MANAGED_BY_MIRROR].map(|manager| is_managed(slice, manager));
+    !others.contains(&true)
+        && controller(slice).is_some()
+        && controller(slice) == controller(desired)
 }
 
 fn update(actual: &Arc<EndpointSlice>, mut desired: Box<EndpointSlice>) -> Write {

@@ -75,12 +75,26 @@ fn a_slice_of_another_address_type_is_made_anew() {
 
 #[test]
 fn a_slice_of_somebody_else_is_left_alone() {
-    let foreign = slice("a", "somebody", "10.0.0.9");
+    let mut foreign = slice("a", "somebody", "10.0.0.9");
+    foreign.metadata.owner_references = None;
+    let of_the_other = slice("a", keys::MANAGED_BY_MIRROR, "10.0.0.9");
+
+    for other in [foreign, of_the_other].map(Arc::new) {
+        let writes =
+            managed(&[slice("a", OURS, "10.0.0.1")], &[]).writes(|_| Some(Arc::clone(&other)));
+
+        assert_eq!(writes, [Write::Clash(other)]);
+    }
+}
+
+#[test]
+fn a_slice_of_ours_that_somebody_gave_another_manager_is_mended() {
+    let changed = slice("a", "somebody", "10.0.0.1");
 
     let writes =
-        managed(&[slice("a", OURS, "10.0.0.1")], &[]).writes(|_| Some(Arc::new(foreign.clone())));
+        managed(&[slice("a", OURS, "10.0.0.1")], &[]).writes(|_| Some(Arc::new(changed.clone())));
 
-    assert_eq!(writes, [Write::Clash(Arc::new(foreign.clone()))]);
+    assert!(matches!(&writes[..], [Write::Apply(_)]));
 }
 
 #[test]

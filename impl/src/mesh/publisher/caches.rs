@@ -9,8 +9,9 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt};
 use tombolo_api::v1beta1::ServiceExport;
+use tombolo_core::names::ClusterName;
 
-use super::records::Observed;
+use super::records::{Observed, Publishing};
 use crate::{
     cluster::{
         cache::{Cache, Cached, Difference},
@@ -27,17 +28,19 @@ pub(super) struct Caches {
     pub(super) slices: Cache<EndpointSlice>,
     pub(super) namespaces: Cache<Namespace>,
     default_global: bool,
+    cluster: ClusterName,
 }
 
 impl Caches {
     /// Empty caches.
-    pub(super) fn new(default_global: bool) -> Self {
+    pub(super) fn new(publishing: &Publishing) -> Self {
         Self {
             services: Cache::unindexed(),
             exports: Cache::unindexed(),
             slices: Cache::new(facts::service_of),
             namespaces: Cache::unindexed(),
-            default_global,
+            default_global: publishing.default_global_namespace,
+            cluster: publishing.cluster.clone(),
         }
     }
 
@@ -64,7 +67,10 @@ impl Caches {
             return Observed::default();
         };
         let mut slices = self.slices.indexed(namespace, name);
-        slices.retain(|slice| !facts::is_imported(slice.labels()));
+        slices.retain(|slice| {
+            !facts::is_imported(slice.labels())
+                && !facts::is_of_another_cluster(slice.labels(), &self.cluster)
+        });
         Observed {
             namespace: self.namespaces.get("", namespace),
             service: self.services.get(namespace, name),
