@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn every_mistake_is_told_with_file_and_field() {
         let cases = [
-            ("endpoints: [", "-"),
-            ("endpoints: 5", "-"),
+            ("endpoints: [", "(the whole file)"),
+            ("endpoints: 5", "(the whole file)"),
             ("endpoints: []", "endpoints"),
             ("endpoints:", "endpoints"),
             ("endpoints: ['ftp://a:1']", "endpoints"),

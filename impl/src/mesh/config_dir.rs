@@ -284,7 +284,7 @@ mod tests {
             told("paris")
         );
         assert!(
-            told("oslo").contains("/oslo: -: is not valid"),
+            told("oslo").contains("/oslo: (the whole file): is not valid"),
             "{}",
             told("oslo")
         );
