@@ -78,6 +78,8 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
             info!("no cluster exports it any more: removing the ServiceImport");
             return ctx.writer.delete(CONTROLLER, actual).await;
         }
+        // What is known of its clusters is still told.
+        (Decision::Leave, Some(actual)) if !observed.held.is_empty() => actual.clone(),
         (Decision::Delete | Decision::Leave, _) => return Ok(()),
     };
     status(&observed, &import, ctx).await
