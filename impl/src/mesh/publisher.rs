@@ -50,6 +50,9 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_mins(1);
 /// Pause after a heartbeat that could not be written.
 const HEARTBEAT_RETRY: Duration = Duration::from_secs(2);
 
+/// How long writes in hand may take after the publisher was told to stop. An etcd that answers needs milliseconds.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How many names are worked on at once. etcd flushes concurrent writes together.
 const WORKERS: usize = 16;
 
@@ -143,7 +146,8 @@ impl<S: KvStore> Publisher<S> {
         }
     }
 
-    /// Everything but the watches of the API server. Returns when cancelled, with the writes in hand finished.
+    /// Everything but the watches of the API server. Returns when cancelled, with the writes in hand finished unless they
+    /// take too long.
     async fn run(&self, cancel: &CancellationToken) {
         let workers = join_all((0..WORKERS).map(|_| self.work(cancel)));
         let background = join(
@@ -156,6 +160,9 @@ impl<S: KvStore> Publisher<S> {
         tokio::select! {
             _ = workers => {}
             _ = background => {}
+            () = too_late(cancel) => {
+                warn!("writes in hand took too long; they are dropped, and written by the next life");
+            }
         }
         self.open_gate(false);
         info!("stopped publishing; what is published stays");
@@ -266,6 +273,12 @@ impl<S: KvStore> Publisher<S> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns once writes in hand had the time that they get after the publisher was told to stop.
+async fn too_late(cancel: &CancellationToken) {
+    cancel.cancelled().await;
+    tokio::time::sleep(STOP_TIMEOUT).await;
 }
 
 /// Longest pause between attempts to reach the store. Short, since a restarted etcd is back within seconds.

@@ -41,7 +41,7 @@ const BEGIN_RETRY_FIRST: Duration = Duration::from_millis(100);
 const BEGIN_RETRY_MAX: Duration = Duration::from_secs(3);
 
 /// How long writes in hand may take after the operator was told to stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of the operator.
 pub struct Options {

@@ -110,6 +110,8 @@ impl<S: KvStore> Publisher<S> {
         }
         state.listed = true;
         self.mark_all(&state);
+        // Nobody watches the heartbeat: what took other keys may have taken it too.
+        self.beat.notify_one();
     }
 
     /// Takes in what happened to the own keys; what was not done by this process is put right. False when a canary or the
