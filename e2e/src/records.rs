@@ -46,6 +46,16 @@ impl Records {
         Ok(keys.collect())
     }
 
+    /// The values of the records with that prefix, as text.
+    pub async fn values(&mut self, prefix: &str) -> Result<Vec<String>> {
+        let options = GetOptions::new().with_prefix();
+        let answer = tokio::time::timeout(ANSWER, self.client.get(prefix, Some(options))).await??;
+        let values = answer.kvs().iter();
+        Ok(values
+            .map(|record| String::from_utf8_lossy(record.value()).into_owned())
+            .collect())
+    }
+
     /// The names of a namespace's exports that this cluster published.
     pub async fn exports(&mut self, namespace: &str) -> Result<BTreeSet<String>> {
         let prefix = format!("{EXPORTS}/{}/{namespace}/", self.cluster);

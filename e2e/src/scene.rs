@@ -255,6 +255,19 @@ impl<'t> Scene<'t> {
         Ok(())
     }
 
+    /// Waits until an import of a cluster is gone, whatever the books say.
+    pub async fn import_gone(&self, cluster: usize, name: &str) -> Result<()> {
+        let what = format!("the import {name} to be gone in cluster {cluster}");
+        let api = self.api::<ServiceImport>(cluster);
+        eventually(SETTLE, &what, async || match api.get_opt(name).await {
+            Ok(None) => Ok(()),
+            Ok(Some(import)) => Err(format!("{:?}", import.status)),
+            Err(error) => Err(error.to_string()),
+        })
+        .await?;
+        Ok(())
+    }
+
     /// What is behind those imports of a cluster now, with the identity of each object.
     pub async fn holding(&self, cluster: usize, names: &[&str]) -> Result<Holding> {
         let objects = self.objects(cluster).await?;

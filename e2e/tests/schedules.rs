@@ -1,0 +1,137 @@
+//! Schedules: what users and machines do in an unlucky order, with three clusters. Whatever the order, nothing goes that
+//! nobody took away, and in the end every cluster holds what follows from the exports that exist.
+//!
+//! The clusters are started in an unlucky order too, see [`start`]. Scenarios run one at a time, on the same clusters as
+//! long as they pass.
+
+#[path = "schedules/config_dir.rs"]
+mod config_dir;
+#[path = "schedules/hands.rs"]
+mod hands;
+#[path = "schedules/stopping.rs"]
+mod stopping;
+#[path = "schedules/three.rs"]
+mod three;
+
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context as _, Result};
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+use tombolo_e2e::scene::SETTLE;
+use tombolo_testbed::{Component, Role, Testbed, eventually};
+
+/// Number of the cluster that looks on.
+const A: usize = 0;
+/// Number of the first peer.
+const B: usize = 1;
+/// Number of the second peer.
+const C: usize = 2;
+
+/// A scenario: it leaves the clusters as it found them, or fails.
+type Scenario = for<'t> fn(&'t Testbed) -> LocalBoxFuture<'t, Result<()>>;
+
+const SCENARIOS: &[(&str, Scenario)] = &[
+    ("one_peer_withdraws_while_the_other_is_unreachable", |t| {
+        Box::pin(three::one_withdraws_while_the_other_is_unreachable(t))
+    }),
+    ("a_store_that_is_emptied_by_hand_costs_nothing", |t| {
+        Box::pin(hands::empty_the_store(t))
+    }),
+    ("a_namespace_that_is_made_anew_gets_its_imports_back", |t| {
+        Box::pin(hands::make_a_namespace_anew(t))
+    }),
+    ("tampered_slices_are_never_published", |t| {
+        Box::pin(hands::change_labels_of_slices(t))
+    }),
+    (
+        "a_configuration_that_is_away_for_a_moment_costs_nothing",
+        |t| Box::pin(config_dir::is_away_for_a_moment(t)),
+    ),
+    ("roles_stop_in_time_and_withdraw_nothing", |t| {
+        Box::pin(stopping::in_time(t))
+    }),
+];
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Scenarios break what they share.
+    arguments.test_threads = Some(1);
+    let runtime = Arc::new(Runtime::new().expect("the system gives threads"));
+    let shared = Arc::new(Mutex::new(None));
+    let trial = |(name, scenario): &(&str, Scenario)| {
+        let (runtime, shared, scenario) = (Arc::clone(&runtime), Arc::clone(&shared), *scenario);
+        Trial::test(*name, move || run(&runtime, &shared, scenario))
+    };
+
+    let conclusion = libtest_mimic::run(&arguments, SCENARIOS.iter().map(trial).collect());
+
+    // Destructors do not run at `exit`.
+    drop(shared);
+    conclusion.exit();
+}
+
+/// Runs a scenario on the shared clusters, or on new ones after a failure.
+fn run(
+    runtime: &Runtime,
+    shared: &Mutex<Option<Testbed>>,
+    scenario: Scenario,
+) -> Result<(), Failed> {
+    let kept = shared.lock().ok().and_then(|mut shared| shared.take());
+    let outcome = runtime.block_on(async {
+        let testbed = match kept {
+            Some(testbed) => testbed,
+            None => Box::pin(start()).await?,
+        };
+        if let Err(error) = scenario(&testbed).await {
+            testbed.keep_logs("a scenario failed");
+            return Err(error);
+        }
+        Ok(testbed)
+    });
+    match outcome {
+        Ok(testbed) => {
+            if let Ok(mut shared) = shared.lock() {
+                *shared = Some(testbed);
+            }
+            Ok(())
+        }
+        Err(error) => Err(format!("{error:#}").into()),
+    }
+}
+
+/// Three clusters. In A the mesh is there before the definitions of the API, in B the operator before the mesh, in C both
+/// before the API server.
+async fn start() -> Result<Testbed> {
+    let testbed = Testbed::start(3).await?;
+    testbed.connect_all()?;
+    let [a, b, c] = [A, B, C].map(|index| testbed.cluster(index));
+    c.kill9(Component::ApiServer)?;
+    let back = async {
+        let what = "the operator of C to have tried in vain";
+        eventually(SETTLE, what, async || {
+            let log = c.log_tail(Component::Operator, 20).unwrap_or_default();
+            log.contains("cannot begin").then_some(()).ok_or(log)
+        })
+        .await?;
+        c.restart(Component::ApiServer).await?;
+        anyhow::Ok(())
+    };
+    let late = async {
+        tokio::try_join!(
+            async { Ok(c.start_role(Role::Mesh, &[]).await?) },
+            async { Ok(c.start_role(Role::Operator, &[]).await?) },
+            back
+        )
+        .context("roles that are there before the API server")
+    };
+    let early = async {
+        a.start_role(Role::Mesh, &[]).await?;
+        a.start_role(Role::Operator, &[]).await?;
+        b.start_role(Role::Operator, &[]).await?;
+        b.start_role(Role::Mesh, &[]).await
+    };
+    tokio::try_join!(late, async { Ok(early.await?) })?;
+    Ok(testbed)
+}
