@@ -6,6 +6,7 @@ pub mod demo;
 pub mod events;
 pub mod manifest;
 pub mod records;
+pub mod scenarios;
 pub mod scene;
 pub mod stats;
 pub mod view;

@@ -13,13 +13,11 @@ mod stopping;
 #[path = "schedules/three.rs"]
 mod three;
 
-use std::sync::{Arc, Mutex};
-
 use anyhow::{Context as _, Result};
-use futures::future::LocalBoxFuture;
-use libtest_mimic::{Arguments, Failed, Trial};
-use tokio::runtime::Runtime;
-use tombolo_e2e::scene::SETTLE;
+use tombolo_e2e::{
+    scenarios::{self, Scenario},
+    scene::SETTLE,
+};
 use tombolo_testbed::{Component, Role, Testbed, eventually};
 
 /// Number of the cluster that looks on.
@@ -29,76 +27,34 @@ const B: usize = 1;
 /// Number of the second peer.
 const C: usize = 2;
 
-/// A scenario: it leaves the clusters as it found them, or fails.
-type Scenario = for<'t> fn(&'t Testbed) -> LocalBoxFuture<'t, Result<()>>;
-
-const SCENARIOS: &[(&str, Scenario)] = &[
-    ("one_peer_withdraws_while_the_other_is_unreachable", |t| {
-        Box::pin(three::one_withdraws_while_the_other_is_unreachable(t))
-    }),
-    ("a_store_that_is_emptied_by_hand_costs_nothing", |t| {
-        Box::pin(hands::empty_the_store(t))
-    }),
-    ("a_namespace_that_is_made_anew_gets_its_imports_back", |t| {
-        Box::pin(hands::make_a_namespace_anew(t))
-    }),
-    ("tampered_slices_are_never_published", |t| {
-        Box::pin(hands::change_labels_of_slices(t))
-    }),
-    (
-        "a_configuration_that_is_away_for_a_moment_costs_nothing",
-        |t| Box::pin(config_dir::is_away_for_a_moment(t)),
-    ),
-    ("roles_stop_in_time_and_withdraw_nothing", |t| {
-        Box::pin(stopping::in_time(t))
-    }),
-];
-
 fn main() {
-    let mut arguments = Arguments::from_args();
-    // Scenarios break what they share.
-    arguments.test_threads = Some(1);
-    let runtime = Arc::new(Runtime::new().expect("the system gives threads"));
-    let shared = Arc::new(Mutex::new(None));
-    let trial = |(name, scenario): &(&str, Scenario)| {
-        let (runtime, shared, scenario) = (Arc::clone(&runtime), Arc::clone(&shared), *scenario);
-        Trial::test(*name, move || run(&runtime, &shared, scenario))
-    };
-
-    let conclusion = libtest_mimic::run(&arguments, SCENARIOS.iter().map(trial).collect());
-
-    // Destructors do not run at `exit`.
-    drop(shared);
-    conclusion.exit();
-}
-
-/// Runs a scenario on the shared clusters, or on new ones after a failure.
-fn run(
-    runtime: &Runtime,
-    shared: &Mutex<Option<Testbed>>,
-    scenario: Scenario,
-) -> Result<(), Failed> {
-    let kept = shared.lock().ok().and_then(|mut shared| shared.take());
-    let outcome = runtime.block_on(async {
-        let testbed = match kept {
-            Some(testbed) => testbed,
-            None => Box::pin(start()).await?,
-        };
-        if let Err(error) = scenario(&testbed).await {
-            testbed.keep_logs("a scenario failed");
-            return Err(error);
-        }
-        Ok(testbed)
-    });
-    match outcome {
-        Ok(testbed) => {
-            if let Ok(mut shared) = shared.lock() {
-                *shared = Some(testbed);
-            }
-            Ok(())
-        }
-        Err(error) => Err(format!("{error:#}").into()),
-    }
+    let mut all: Vec<(String, Scenario)> = Vec::new();
+    let mut add = |name: &str, scenario: Scenario| all.push((name.to_owned(), scenario));
+    add(
+        "one_peer_withdraws_while_the_other_is_unreachable",
+        Box::new(|t| Box::pin(three::one_withdraws_while_the_other_is_unreachable(t))),
+    );
+    add(
+        "a_store_that_is_emptied_by_hand_costs_nothing",
+        Box::new(|t| Box::pin(hands::empty_the_store(t))),
+    );
+    add(
+        "a_namespace_that_is_made_anew_gets_its_imports_back",
+        Box::new(|t| Box::pin(hands::make_a_namespace_anew(t))),
+    );
+    add(
+        "tampered_slices_are_never_published",
+        Box::new(|t| Box::pin(hands::change_labels_of_slices(t))),
+    );
+    add(
+        "a_configuration_that_is_away_for_a_moment_costs_nothing",
+        Box::new(|t| Box::pin(config_dir::is_away_for_a_moment(t))),
+    );
+    add(
+        "roles_stop_in_time_and_withdraw_nothing",
+        Box::new(|t| Box::pin(stopping::in_time(t))),
+    );
+    scenarios::main(all, || Box::pin(start()));
 }
 
 /// Three clusters. In A the mesh is there before the definitions of the API, in B the operator before the mesh, in C both

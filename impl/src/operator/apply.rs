@@ -75,6 +75,13 @@ impl Debug for Writer {
     }
 }
 
+/// The part of an object that a write is about.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Object,
+    Status,
+}
+
 /// An Event for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
@@ -120,33 +127,17 @@ impl Writer {
         body: &(impl Serialize + Debug),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
-        (self.on_write)(controller, Verb::Apply);
         let params = PatchParams::apply(controller.field_manager()).force();
-        debug!(%controller, object = %describe(target), "apply");
+        let patch = Patch::Apply(body);
         let applied = self
-            .api(target)
-            .patch(&target.name_any(), &params, &Patch::Apply(body))
-            .await
-            .map_err(|error| failed(Verb::Apply, target, error))?;
-        match strays(&applied) {
-            Some(patch) => self.strip(controller, &applied, patch).await,
-            None => Ok(applied),
-        }
-    }
-
-    /// Removes the fields that are null in `patch` from `seen`, unless the object has changed since.
-    async fn strip<K: Written>(
-        &self,
-        controller: Controller,
-        seen: &K,
-        patch: Value,
-    ) -> Result<K, Error> {
-        (self.on_write)(controller, Verb::Strip);
-        let (params, patch) = strip_patch(controller, seen, patch);
-        self.api(seen)
-            .patch(&seen.name_any(), &params, &patch)
-            .await
-            .map_err(|error| failed(Verb::Strip, seen, error))
+            .send(
+                (controller, Verb::Apply, Part::Object),
+                target,
+                &params,
+                &patch,
+            )
+            .await?;
+        self.strip(controller, Part::Object, applied, strays).await
     }
 
     /// Applies the status of `seen`, the fields that the controller owns, then removes what `strays` still finds in the answer.
@@ -157,38 +148,62 @@ impl Writer {
         status: &(impl Serialize + Debug),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
-        (self.on_write)(controller, Verb::Status);
         let params = PatchParams::apply(controller.field_manager()).force();
-        let body = json!({
+        let patch = Patch::Apply(json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
             "metadata": { "name": seen.name_any(), "uid": seen.uid() },
             "status": status,
-        });
-        debug!(%controller, object = %describe(seen), "apply status");
+        }));
         let applied = self
-            .api(seen)
-            .patch_status(&seen.name_any(), &params, &Patch::Apply(body))
-            .await
-            .map_err(|error| failed(Verb::Status, seen, error))?;
-        match strays(&applied) {
-            Some(patch) => self.strip_status(controller, &applied, patch).await,
-            None => Ok(applied),
-        }
+            .send(
+                (controller, Verb::Status, Part::Status),
+                seen,
+                &params,
+                &patch,
+            )
+            .await?;
+        self.strip(controller, Part::Status, applied, strays).await
     }
 
-    async fn strip_status<K: Written>(
+    /// Removes the fields that are null in the patch of `strays`, if there is one, unless the object has changed since.
+    async fn strip<K: Written>(
         &self,
         controller: Controller,
-        seen: &K,
-        patch: Value,
+        part: Part,
+        seen: K,
+        strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
-        (self.on_write)(controller, Verb::Strip);
-        let (params, patch) = strip_patch(controller, seen, patch);
-        self.api(seen)
-            .patch_status(&seen.name_any(), &params, &patch)
+        let Some(mut patch) = strays(&seen) else {
+            return Ok(seen);
+        };
+        debug!(%controller, object = %describe(&seen), %patch, "strip");
+        patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
+        patch["metadata"]["uid"] = json!(seen.uid());
+        let params = PatchParams {
+            field_manager: Some(controller.field_manager().to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(patch);
+        self.send((controller, Verb::Strip, part), &seen, &params, &patch)
             .await
-            .map_err(|error| failed(Verb::Strip, seen, error))
+    }
+
+    async fn send<K: Written, P: Serialize + Debug>(
+        &self,
+        (controller, verb, part): (Controller, Verb, Part),
+        target: &K,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<K, Error> {
+        (self.on_write)(controller, verb);
+        debug!(%controller, verb = verb.as_str(), object = %describe(target), "patch");
+        let (api, name) = (self.api(target), target.name_any());
+        let sent = match part {
+            Part::Object => api.patch(&name, params, patch).await,
+            Part::Status => api.patch_status(&name, params, patch).await,
+        };
+        sent.map_err(|error| failed(verb, target, error))
     }
 
     /// Deletes `seen`, unless it has changed since. That it is gone already is fine.
@@ -268,22 +283,6 @@ where
     api.patch(name, &params, &Patch::Apply(body))
         .await
         .map_err(|error| classify(Verb::Apply, format!("{} {name}", K::kind(&())), error))
-}
-
-/// A merge patch that only applies to the object as it was seen.
-fn strip_patch<K: Written>(
-    controller: Controller,
-    seen: &K,
-    mut patch: Value,
-) -> (PatchParams, Patch<Value>) {
-    debug!(%controller, object = %describe(seen), %patch, "strip");
-    patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
-    patch["metadata"]["uid"] = json!(seen.uid());
-    let params = PatchParams {
-        field_manager: Some(controller.field_manager().to_owned()),
-        ..PatchParams::default()
-    };
-    (params, Patch::Merge(patch))
 }
 
 fn describe<K: Written>(object: &K) -> String {
