@@ -4,7 +4,11 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 
-use crate::{context::Context, rules::Rule};
+use crate::{
+    bugs::Bug,
+    context::Context,
+    rules::{self, Level, Rule},
+};
 
 /// A conformance case: a value, no registration.
 #[derive(Debug, Clone, Copy)]
@@ -19,10 +23,62 @@ pub struct Case {
     pub features: &'static [Feature],
     /// Row of the upstream suite (`sigs.k8s.io/mcs-api/conformance`) that it is at least as strict as.
     pub upstream: Option<&'static str>,
+    /// Reported bugs that it would show.
+    pub bugs: &'static [Bug],
     /// The step at which it fails where the API is installed and nothing implements it. Checked by a test.
     pub fails_first: &'static str,
     /// Runs it.
     pub run: for<'a> fn(&'a Context) -> BoxFuture<'a, Outcome>,
+}
+
+/// Whether an implementation can do without what a case checks. Results are counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// KEP-1645 asks it of everybody.
+    Core,
+    /// It rests on something that KEP-1645 leaves open or merely recommends.
+    Extended,
+}
+
+impl Group {
+    /// Every group.
+    pub const ALL: &'static [Self] = &[Self::Core, Self::Extended];
+
+    /// Its name in reports of this suite.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Extended => "extended",
+        }
+    }
+
+    /// The group of the upstream suite that it stands for.
+    pub fn upstream(self) -> &'static str {
+        match self {
+            Self::Core => "Required",
+            Self::Extended => "Optional",
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Case {
+    /// Core where it needs no feature and checks something that the KEP states as what happens.
+    pub fn group(&self) -> Group {
+        let must = |rule: &Rule| {
+            rules::lookup(*rule).is_some_and(|entry| matches!(entry.level, Level::Must))
+        };
+        if self.features.is_empty() && self.rules.iter().any(must) {
+            Group::Core
+        } else {
+            Group::Extended
+        }
+    }
 }
 
 /// How a case ends.
@@ -38,11 +94,21 @@ pub enum Feature {
     /// The implementation names the Service behind an import in the annotation
     /// `multicluster.kubernetes.io/derived-service`, as the reference controller of MCS-API does.
     DerivedService,
+    /// Labels and annotations that the ServiceExport names travel to the import (`KEP-1645#16`: optional).
+    ExportedMetadata,
+    /// The clusters have both IP families.
+    DualStack,
 }
 
 impl Feature {
     /// Every feature.
-    pub const ALL: &'static [Self] = &[Self::Backends, Self::EndpointSlices, Self::DerivedService];
+    pub const ALL: &'static [Self] = &[
+        Self::Backends,
+        Self::EndpointSlices,
+        Self::DerivedService,
+        Self::ExportedMetadata,
+        Self::DualStack,
+    ];
 
     /// Its name on the command line.
     pub fn as_str(self) -> &'static str {
@@ -50,6 +116,8 @@ impl Feature {
             Self::Backends => "backends",
             Self::EndpointSlices => "endpoint-slices",
             Self::DerivedService => "derived-service",
+            Self::ExportedMetadata => "exported-metadata",
+            Self::DualStack => "dual-stack",
         }
     }
 
@@ -79,6 +147,17 @@ pub struct Failure {
     pub expected: String,
     /// What was seen last.
     pub observed: String,
+    /// Who is to blame.
+    pub blame: Blame,
+}
+
+/// What a failure speaks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The implementation did not do what the rules say.
+    Implementation,
+    /// An API server refused to set the case up: nothing is known about the implementation.
+    SetUp,
 }
 
 impl fmt::Display for Failure {

@@ -1,16 +1,25 @@
 //! The command line of `tombolo-conformance`.
 
-use std::{collections::BTreeSet, io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use jiff::SignedDuration;
 
 use crate::{
     case::{Case, Feature},
     cases, clusters,
-    context::Budgets,
-    report::{self, Counts},
-    suite::{Suite, Verdict},
+    coverage::{self, Format},
+    evidence,
+    report::{
+        self, Counts,
+        document::{self, About, Ended, Implementation},
+    },
+    suite::{Cleanup, Suite, Verdict},
 };
 
 /// Checks an implementation of the Multi-Cluster Services API against KEP-1645.
@@ -29,6 +38,8 @@ enum Command {
     List(Selection),
     /// Run the cases against clusters.
     Run(Box<Run>),
+    /// Show which rules and reported bugs the cases check, and why some are not checked.
+    Rules(Rules),
 }
 
 #[derive(Debug, Args)]
@@ -36,6 +47,16 @@ struct Selection {
     /// Only cases whose id contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Rules {
+    /// How to write the tables.
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    output: Format,
+    /// Show how each case ended in that report of a run.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -55,17 +76,40 @@ struct Run {
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     budget_stay: Duration,
     /// Cases that run at the same time.
-    #[arg(long, default_value_t = 8, value_parser = jobs, value_name = "N")]
+    #[arg(long, default_value_t = 16, value_parser = jobs, value_name = "N")]
     jobs: usize,
-    /// What the implementation does not have: endpoint-slices, derived-service. Such cases are reported as not run.
+    /// What the implementation or its clusters do not have: endpoint-slices, derived-service, exported-metadata, dual-stack.
+    /// Such cases are reported as not run.
     #[arg(long, value_delimiter = ',', value_parser = feature, value_name = "FEATURE")]
     without: Vec<Feature>,
     /// Leave the namespaces of failed cases.
     #[arg(long)]
     keep_failed: bool,
-    /// Write the objects of each failed case to a file in this directory.
+    /// Write the report of the run to this file, as YAML.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write the objects and Events of each failed case to files below this directory; by default beside the report.
     #[arg(long, value_name = "DIR")]
     evidence: Option<PathBuf>,
+    #[command(flatten)]
+    implementation: Tested,
+}
+
+/// What the report says about the implementation.
+#[derive(Debug, Args)]
+struct Tested {
+    /// For the report: who makes the implementation.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    organization: String,
+    /// For the report: its name.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    project: String,
+    /// For the report: its version.
+    #[arg(long, default_value = "", value_name = "VERSION")]
+    project_version: String,
+    /// For the report: where to read about it.
+    #[arg(long, default_value = "", value_name = "URL")]
+    url: String,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -99,6 +143,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<u8> {
     match cli.command {
         Command::List(selection) => list(&selection),
         Command::Run(run) => run_cases(*run).await,
+        Command::Rules(rules) => show_rules(&rules),
     }
 }
 
@@ -139,32 +184,83 @@ async fn run_cases(run: Run) -> anyhow::Result<u8> {
     );
     let clusters = clusters::from_contexts(&run.kubeconfig, &run.contexts).await?;
     clusters::check(&clusters).await?;
-    let suite = Suite {
-        clusters,
-        budgets: Budgets {
-            appear: run.budget_appear,
-            stay: run.budget_stay,
-            ..Budgets::default()
-        },
-        without: run.without.into_iter().collect::<BTreeSet<_>>(),
-        keep_failed: run.keep_failed,
-    };
-    if let Some(directory) = &run.evidence {
-        std::fs::create_dir_all(directory)?;
+    let mut suite = Suite::new(clusters);
+    suite.budgets.appear = run.budget_appear;
+    suite.budgets.stay = run.budget_stay;
+    suite.without = run.without.iter().copied().collect();
+    if run.keep_failed {
+        suite.cleanup = Cleanup::KeepFailed;
     }
+    let beside_report = run.report.as_deref().map(document::evidence_directory);
+    let evidence = run.evidence.clone().or(beside_report);
     let verdicts = suite
         .run_all(cases, run.jobs, |case, verdict| {
             // A closed pipe must not end the run: the exit code still counts.
             let _ = report::write_verdict(&mut io::stdout(), case, verdict);
-            if let (Some(directory), Verdict::Failed { evidence, .. }) = (&run.evidence, verdict) {
-                let file = directory.join(format!("{}.yaml", case.id.replace('/', "-")));
-                if let Err(error) = std::fs::write(&file, evidence) {
-                    eprintln!("{}: {error}", file.display());
-                }
-            }
         })
         .await;
-    let counts = Counts::of(verdicts.iter().map(|(_, verdict)| verdict));
-    report::write_counts(&mut io::stdout(), counts)?;
-    Ok(counts.exit_code())
+    let ended: Vec<_> = verdicts
+        .into_iter()
+        .map(|(case, verdict)| Ended {
+            evidence: keep_evidence(evidence.as_deref(), case, &verdict),
+            case,
+            verdict,
+        })
+        .collect();
+    if let Some(path) = &run.report {
+        let about = about(&run, &suite).await;
+        document::write(path, &about, &ended)
+            .with_context(|| format!("--report {}: expected a writable file", path.display()))?;
+    }
+    let verdicts = ended.iter().map(|ended| (ended.case, &ended.verdict));
+    report::write_counts(&mut io::stdout(), verdicts.clone())?;
+    Ok(Counts::of(verdicts.map(|(_, verdict)| verdict)).exit_code())
+}
+
+async fn about(run: &Run, suite: &Suite) -> About {
+    let tested = &run.implementation;
+    About {
+        implementation: Implementation {
+            organization: tested.organization.clone(),
+            project: tested.project.clone(),
+            version: tested.project_version.clone(),
+            url: tested.url.clone(),
+        },
+        provider: format!("contexts:{}", run.contexts.join(",")),
+        clusters: clusters::facts(&suite.clusters).await,
+        budgets: suite.budgets,
+        without: run.without.clone(),
+        suite_failure: String::new(),
+    }
+}
+
+/// Writes the evidence of a failed case below a directory; says where.
+fn keep_evidence(directory: Option<&Path>, case: &Case, verdict: &Verdict) -> Option<PathBuf> {
+    let Verdict::Failed { evidence, .. } = verdict else {
+        return None;
+    };
+    let path = directory?.join(evidence::directory_name(case));
+    match evidence.write(&path) {
+        Ok(()) => Some(path),
+        Err(error) => {
+            eprintln!(
+                "{}: the evidence cannot be written: {error}",
+                path.display()
+            );
+            None
+        }
+    }
+}
+
+fn show_rules(rules: &Rules) -> anyhow::Result<u8> {
+    let results = match &rules.report {
+        None => coverage::Results::new(),
+        Some(path) => document::read_results(path)
+            .with_context(|| format!("--report {}: expected a report of a run", path.display()))?,
+    };
+    match coverage::write(&mut io::stdout(), rules.output, &results) {
+        // Whoever reads only the beginning, e.g. `head`, is not an error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        written => written.map(|()| 0).context("standard output"),
+    }
 }

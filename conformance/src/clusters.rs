@@ -2,13 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, Resource as _, ResourceExt as _,
     api::ListParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
+use serde::Serialize;
+use tombolo_api::{
+    keys,
+    v1beta1::{ServiceExport, ServiceImport},
+};
 
 /// A cluster of the clusterset.
 #[derive(Clone)]
@@ -177,4 +184,48 @@ pub async fn check(clusters: &[Cluster]) -> Result<(), Error> {
             .map_err(not_served("Namespace"))?;
     }
     Ok(())
+}
+
+/// What a report says about a cluster.
+#[derive(Debug, Clone, Serialize)]
+pub struct Facts {
+    /// Its name.
+    pub name: String,
+    /// Version of its API server.
+    pub kubernetes: String,
+    /// Release and revision of its CRDs of the Multi-Cluster Services API, as their labels say.
+    pub crds: String,
+}
+
+/// Asks clusters for their versions. What cannot be read is said in its place.
+pub async fn facts(clusters: &[Cluster]) -> Vec<Facts> {
+    let mut facts = Vec::new();
+    for Cluster { name, client, .. } in clusters {
+        let kubernetes = client.apiserver_version().await;
+        let crds = Api::<CustomResourceDefinition>::all(client.clone());
+        let name_of_crd = format!(
+            "{}.{}",
+            ServiceImport::plural(&()),
+            ServiceImport::group(&())
+        );
+        let crd = crds.get(&name_of_crd).await;
+        let labels = crd.map(|crd| {
+            let label = |key| crd.labels().get(key).cloned().unwrap_or_default();
+            format!(
+                "{} revision {}",
+                label(keys::CRD_RELEASE),
+                label(keys::CRD_REVISION)
+            )
+        });
+        facts.push(Facts {
+            name: name.clone(),
+            kubernetes: kubernetes.map_or_else(unknown, |info| info.git_version),
+            crds: labels.unwrap_or_else(unknown),
+        });
+    }
+    facts
+}
+
+fn unknown(error: kube::Error) -> String {
+    format!("unknown: {error}")
 }

@@ -2,7 +2,11 @@
 //!
 //! Verbs act on cluster numbers, in the order in which the clusters were given. They change only the case's namespace.
 
-use std::{fmt::Debug, time::Duration};
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use futures::future::try_join_all;
 use k8s_openapi::{
@@ -15,10 +19,12 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
 
 use crate::{
-    case::Failure,
+    case::{Blame, Failure},
+    changes::Changes,
     clusters::Cluster,
     objects::{self, HELLO},
 };
@@ -30,7 +36,7 @@ pub struct Budgets {
     pub appear: Duration,
     /// For how long something has to stay. 5 s, as the upstream suite.
     pub stay: Duration,
-    /// Between two looks. 100 ms, as the upstream suite.
+    /// Longest time between two looks. Cases look at once when an object in their namespace changed.
     pub poll: Duration,
 }
 
@@ -39,26 +45,78 @@ impl Default for Budgets {
         Self {
             appear: Duration::from_secs(20),
             stay: Duration::from_secs(5),
-            poll: Duration::from_millis(100),
+            poll: Duration::from_millis(500),
         }
     }
+}
+
+/// Between two looks at the clock of an API server.
+const CLOCK: Duration = Duration::from_millis(100);
+
+/// A wait that ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// The step.
+    pub step: &'static str,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// The world of one run of one case.
 pub struct Context {
     pub(crate) clusters: Vec<Cluster>,
     pub(crate) budgets: Budgets,
+    changes: Arc<Changes>,
     namespace: String,
+    beside: OnceLock<Box<Context>>,
+    slowest: Mutex<Option<Wait>>,
 }
 
 impl Context {
     /// A world with that namespace, which does not exist yet.
-    pub fn new(clusters: Vec<Cluster>, budgets: Budgets, namespace: String) -> Self {
+    pub(crate) fn new(
+        clusters: Vec<Cluster>,
+        budgets: Budgets,
+        changes: Arc<Changes>,
+        namespace: String,
+    ) -> Self {
         Self {
             clusters,
             budgets,
+            changes,
             namespace,
+            beside: OnceLock::new(),
+            slowest: Mutex::new(None),
         }
+    }
+
+    /// The same world with another namespace, which does not exist yet. The same one at every call.
+    pub fn beside(&self) -> &Self {
+        self.beside.get_or_init(|| {
+            Box::new(Self::new(
+                self.clusters.clone(),
+                self.budgets,
+                Arc::clone(&self.changes),
+                format!("{}-beside", self.namespace),
+            ))
+        })
+    }
+
+    /// The wait that took longest so far.
+    pub fn slowest(&self) -> Option<Wait> {
+        *self.slowest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn waited(&self, wait: Wait) {
+        let mut slowest = self.slowest.lock().unwrap_or_else(PoisonError::into_inner);
+        if slowest.is_none_or(|slowest| slowest.took < wait.took) {
+            *slowest = Some(wait);
+        }
+    }
+
+    /// What changes when an object in the case's namespace of a cluster does.
+    pub(crate) fn changes(&self, cluster: usize) -> watch::Receiver<()> {
+        self.changes.of(cluster, &self.namespace)
     }
 
     /// The numbers of all clusters.
@@ -100,13 +158,18 @@ impl Context {
             cluster: self.clusters[cluster].name.clone(),
             expected: expected.into(),
             observed: observed.into(),
+            blame: Blame::Implementation,
         }
     }
 
     fn refused(&self, step: &'static str, cluster: usize) -> impl Fn(kube::Error) -> Failure {
         move |error| {
             let observed = format!("{error}");
-            self.failure(step, cluster, "the API server to accept it", observed)
+            let expected = "the API server to accept it";
+            Failure {
+                blame: Blame::SetUp,
+                ..self.failure(step, cluster, expected, observed)
+            }
         }
     }
 
@@ -134,8 +197,15 @@ impl Context {
             .map(|_| ())
     }
 
-    /// Deletes the namespace everywhere, pods at once. Does not wait; errors are left to the next run.
-    pub async fn delete_namespace(&self) {
+    /// Deletes its namespaces everywhere, pods at once. Does not wait; errors are left to the next run.
+    pub async fn delete_namespaces(&self) {
+        self.delete_namespace().await;
+        if let Some(beside) = self.beside.get() {
+            beside.delete_namespace().await;
+        }
+    }
+
+    async fn delete_namespace(&self) {
         for cluster in self.everywhere() {
             let pods = self.api::<Pod>(cluster);
             let at_once = DeleteParams::default().grace_period(0);
@@ -175,8 +245,18 @@ impl Context {
         cluster: usize,
         service: Service,
     ) -> Result<(Service, ServiceExport), Failure> {
+        self.export_as(cluster, service, objects::export()).await
+    }
+
+    /// Creates the Service and that ServiceExport.
+    pub async fn export_as(
+        &self,
+        cluster: usize,
+        service: Service,
+        export: ServiceExport,
+    ) -> Result<(Service, ServiceExport), Failure> {
         let service = self.create("create the Service", cluster, &service).await?;
-        let export = self.create("export", cluster, &objects::export()).await?;
+        let export = self.create("export", cluster, &export).await?;
         Ok((service, export))
     }
 
@@ -187,26 +267,27 @@ impl Context {
         service: Service,
         older: &ServiceExport,
     ) -> Result<(Service, ServiceExport), Failure> {
+        self.later(cluster, older).await?;
+        self.export(cluster, service).await
+    }
+
+    /// Waits until an export of that cluster would be younger than `older`, by the clock of its API server.
+    pub async fn later(&self, cluster: usize, older: &ServiceExport) -> Result<(), Failure> {
         let exports = self.api::<ServiceExport>(cluster);
         let rehearsal = PostParams {
             dry_run: true,
             ..PostParams::default()
         };
-        self.until(
-            "the clock moves on",
-            cluster,
-            "a new export to be younger than the first",
-            || async {
-                let rehearsed = exports.create(&rehearsal, &objects::export()).await?;
-                let (old, new) = (created(older), created(&rehearsed));
-                if new > old {
-                    return Ok(());
-                }
-                Err(format!("the first from {old:?}, a new one from {new:?}").into())
-            },
-        )
-        .await?;
-        self.export(cluster, service).await
+        let expected = "a new export to be younger than the first";
+        self.until_every(CLOCK, "the clock moves on", (cluster, expected), || async {
+            let rehearsed = exports.create(&rehearsal, &objects::export()).await?;
+            let (old, new) = (created(older), created(&rehearsed));
+            if new > old {
+                return Ok(());
+            }
+            Err(format!("the first from {old:?}, a new one from {new:?}").into())
+        })
+        .await
     }
 
     /// Deletes the ServiceExport.
@@ -224,6 +305,18 @@ impl Context {
             .patch(HELLO, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .map_err(self.refused("change the Service", cluster))
+    }
+
+    /// Changes the ServiceExport by a merge patch.
+    pub async fn patch_export(
+        &self,
+        cluster: usize,
+        patch: &Value,
+    ) -> Result<ServiceExport, Failure> {
+        self.api::<ServiceExport>(cluster)
+            .patch(HELLO, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(self.refused("change the export", cluster))
     }
 
     /// Adds a pod that the Service selects, with an address in each family, running and ready.

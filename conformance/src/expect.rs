@@ -1,15 +1,22 @@
 //! Waiting on conditions, and the questions that most cases ask. Nothing here sleeps instead of looking.
 
-use std::{future::Future, time::Instant};
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
+use tokio::sync::watch;
+use tombolo_api::{
+    conditions::CONFLICT,
+    v1beta1::{ServiceExport, ServiceImport},
+};
 
 use crate::{
     case::{Failure, Outcome},
-    context::Context,
+    context::{Context, Wait},
     objects::HELLO,
 };
 
@@ -48,15 +55,40 @@ impl Context {
         F: Fn() -> Fut,
         Fut: Future<Output = Result<T, Seen>>,
     {
+        self.until_every(self.budgets.poll, step, (cluster, expected), probe)
+            .await
+    }
+
+    /// The same, with at most that time between two looks: for what changes without a change in the namespace.
+    pub async fn until_every<T, F, Fut>(
+        &self,
+        poll: Duration,
+        step: &'static str,
+        (cluster, expected): (usize, &str),
+        probe: F,
+    ) -> Result<T, Failure>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<T, Seen>>,
+    {
         let start = Instant::now();
+        let mut changes = self.changes(cluster);
         loop {
+            changes.mark_unchanged();
             match probe().await {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    let took = start.elapsed();
+                    self.waited(Wait { step, took });
+                    return Ok(value);
+                }
                 Err(Seen(seen)) if start.elapsed() >= self.budgets.appear => {
                     let expected = format!("{expected} within {:?}", self.budgets.appear);
                     return Err(self.failure(step, cluster, expected, seen));
                 }
-                Err(_) => tokio::time::sleep(self.budgets.poll).await,
+                Err(_) => {
+                    let left = self.budgets.appear.saturating_sub(start.elapsed());
+                    change_or(&mut changes, poll.min(left)).await;
+                }
             }
         }
     }
@@ -74,7 +106,9 @@ impl Context {
         Fut: Future<Output = Result<(), Seen>>,
     {
         let start = Instant::now();
+        let mut changes = self.changes(cluster);
         loop {
+            changes.mark_unchanged();
             if let Err(Seen(seen)) = probe().await {
                 let (after, stay) = (start.elapsed(), self.budgets.stay);
                 let expected = format!("{expected} for {stay:?}");
@@ -85,10 +119,11 @@ impl Context {
                     format!("after {after:.1?} {seen}"),
                 ));
             }
-            if start.elapsed() >= self.budgets.stay {
+            let left = self.budgets.stay.saturating_sub(start.elapsed());
+            if left.is_zero() {
                 return Ok(());
             }
-            tokio::time::sleep(self.budgets.poll).await;
+            change_or(&mut changes, self.budgets.poll.min(left)).await;
         }
     }
 
@@ -200,6 +235,18 @@ impl Context {
         wanted: (&str, &str),
         reason: Option<&str>,
     ) -> Result<Condition, Failure> {
+        self.condition_of(step, (cluster, HELLO), wanted, reason)
+            .await
+    }
+
+    /// The same for the export of that name.
+    pub async fn condition_of(
+        &self,
+        step: &'static str,
+        (cluster, name): (usize, &str),
+        wanted: (&str, &str),
+        reason: Option<&str>,
+    ) -> Result<Condition, Failure> {
         let (kind, status) = wanted;
         let expected = match reason {
             Some(reason) => format!("condition {kind}={status} with reason {reason}"),
@@ -208,11 +255,7 @@ impl Context {
         let exports = self.api::<ServiceExport>(cluster);
         let exports = &exports;
         self.until(step, cluster, &expected, || async move {
-            let export = exports.get(HELLO).await?;
-            let conditions = export
-                .status
-                .and_then(|status| status.conditions)
-                .unwrap_or_default();
+            let conditions = conditions(&exports.get(name).await?);
             let found = conditions.iter().find(|condition| condition.type_ == kind);
             match found {
                 Some(condition)
@@ -232,6 +275,43 @@ impl Context {
         .await
     }
 
+    /// Waits until the exports in those clusters are in conflict for all of `reasons`, and for nothing but these and `also`.
+    pub async fn conflicts_until(
+        &self,
+        step: &'static str,
+        clusters: impl IntoIterator<Item = usize>,
+        reasons: &[&str],
+        also: &[&str],
+    ) -> Result<Vec<Condition>, Failure> {
+        let expected = format!("Conflict=True with reason {}", reasons.join(","));
+        let one = |cluster| {
+            let expected = &expected;
+            async move {
+                self.until(step, cluster, expected, || async move {
+                    let export = self.api::<ServiceExport>(cluster).get(HELLO).await?;
+                    let found = conditions(&export)
+                        .into_iter()
+                        .find(|condition| condition.type_ == CONFLICT)
+                        .ok_or("no condition Conflict")?;
+                    let named: Vec<_> = found.reason.split(',').collect();
+                    let all = reasons.iter().all(|reason| named.contains(reason));
+                    let mut named = named.iter();
+                    let only = named.all(|it| reasons.contains(it) || also.contains(it));
+                    if found.status == "True" && all && only {
+                        return Ok(found);
+                    }
+                    Err(format!(
+                        "Conflict={} with reason {}: {}",
+                        found.status, found.reason, found.message
+                    )
+                    .into())
+                })
+                .await
+            }
+        };
+        try_join_all(clusters.into_iter().map(one)).await
+    }
+
     /// Waits for a condition of the exports in several clusters.
     pub async fn conditions_until(
         &self,
@@ -245,6 +325,20 @@ impl Context {
             .map(|cluster| self.condition_until(step, cluster, wanted, reason));
         try_join_all(waits).await.map(|_| ())
     }
+}
+
+/// Waits for a change, at most so long.
+async fn change_or(changes: &mut watch::Receiver<()>, longest: Duration) {
+    // Neither a change nor its absence is an error; without watches there is only the time.
+    if let Ok(Err(_)) = tokio::time::timeout(longest, changes.changed()).await {
+        tokio::time::sleep(longest).await;
+    }
+}
+
+/// The conditions of an export.
+pub fn conditions(export: &ServiceExport) -> Vec<Condition> {
+    let status = export.status.clone().unwrap_or_default();
+    status.conditions.unwrap_or_default()
 }
 
 /// Accepts imports of that type.

@@ -27,6 +27,14 @@ pub fn port(name: &str, protocol: &str, number: i32) -> ServicePort {
     }
 }
 
+/// The only port of a Service, without a name.
+pub fn unnamed(protocol: &str, number: i32) -> ServicePort {
+    ServicePort {
+        name: None,
+        ..port("", protocol, number)
+    }
+}
+
 /// The ports of the upstream suite's Service: one number for two protocols.
 pub fn upstream_ports() -> Vec<ServicePort> {
     vec![port("tcp", "TCP", 42), port("udp", "UDP", 42)]
@@ -65,6 +73,13 @@ pub fn headless(ports: Vec<ServicePort>) -> Service {
     service
 }
 
+/// The Service of the upstream suite with a changed spec.
+pub fn service_with(change: impl FnOnce(&mut ServiceSpec)) -> Service {
+    let mut service = service(upstream_ports());
+    change(service.spec.get_or_insert_default());
+    service
+}
+
 /// A Service that is only another name.
 pub fn external_name() -> Service {
     let mut service = service(upstream_ports());
@@ -82,6 +97,16 @@ pub fn export() -> ServiceExport {
     let mut export = ServiceExport::new(HELLO, ServiceExportSpec::default());
     export.metadata.labels = Some(pairs(&[("dummy-svcexport", "dummy")]));
     export.metadata.annotations = Some(pairs(&[("dummy-svcexport", "dummy")]));
+    export
+}
+
+/// The same export, with a label and an annotation to export: a key each, with the value `true`.
+pub fn export_with(label: &str, annotation: &str) -> ServiceExport {
+    let mut export = export();
+    export.spec = ServiceExportSpec {
+        exported_labels: Some(pairs(&[(label, "true")])),
+        exported_annotations: Some(pairs(&[(annotation, "true")])),
+    };
     export
 }
 

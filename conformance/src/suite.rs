@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -10,9 +13,10 @@ use futures::{StreamExt as _, stream};
 
 use crate::{
     case::{Case, Failure, Feature},
+    changes::Changes,
     clusters::Cluster,
-    context::{Budgets, Context},
-    evidence,
+    context::{Budgets, Context, Wait},
+    evidence::Evidence,
 };
 
 /// The clusters and the settings of a run.
@@ -23,8 +27,20 @@ pub struct Suite {
     pub budgets: Budgets,
     /// What the implementation does not have.
     pub without: BTreeSet<Feature>,
-    /// Whether the namespaces of failed cases are left.
-    pub keep_failed: bool,
+    /// What becomes of the namespaces of cases.
+    pub cleanup: Cleanup,
+    changes: OnceLock<Arc<Changes>>,
+}
+
+/// What becomes of the namespaces of cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cleanup {
+    /// They are deleted.
+    Always,
+    /// Those of failed cases are left.
+    KeepFailed,
+    /// They are left: the clusters end with the run.
+    Never,
 }
 
 /// How one case ended.
@@ -34,13 +50,17 @@ pub enum Verdict {
     Passed {
         /// How long it took.
         took: Duration,
+        /// The wait that took longest.
+        slowest: Option<Wait>,
     },
     /// Something did not.
     Failed {
         /// What.
         failure: Failure,
-        /// The objects of the case's namespace when it failed, as YAML.
-        evidence: String,
+        /// How long it took.
+        took: Duration,
+        /// What the case's namespace held when it failed.
+        evidence: Evidence,
     },
     /// It was not run, for that reason. Never counts as passed.
     NotRun(String),
@@ -53,7 +73,8 @@ impl Suite {
             clusters,
             budgets: Budgets::default(),
             without: BTreeSet::new(),
-            keep_failed: false,
+            cleanup: Cleanup::Always,
+            changes: OnceLock::new(),
         }
     }
 
@@ -61,9 +82,7 @@ impl Suite {
     pub fn obstacle(&self, case: &Case) -> Option<String> {
         case.features.iter().find_map(|feature| {
             if self.without.contains(feature) {
-                return Some(format!(
-                    "the implementation is declared to be without `{feature}`"
-                ));
+                return Some(format!("declared to be without `{feature}`"));
             }
             match feature {
                 Feature::Backends => self.clusters.iter().find_map(|cluster| {
@@ -73,7 +92,10 @@ impl Suite {
                         .is_none()
                         .then(|| format!("cluster {} {reason}", cluster.name))
                 }),
-                Feature::EndpointSlices | Feature::DerivedService => None,
+                Feature::EndpointSlices
+                | Feature::DerivedService
+                | Feature::ExportedMetadata
+                | Feature::DualStack => None,
             }
         })
     }
@@ -83,20 +105,34 @@ impl Suite {
         if let Some(reason) = self.obstacle(case) {
             return Verdict::NotRun(reason);
         }
-        let ctx = Context::new(self.clusters.clone(), self.budgets, unique_namespace());
+        let changes = self
+            .changes
+            .get_or_init(|| Arc::new(Changes::watch(&self.clusters)));
+        let ctx = Context::new(
+            self.clusters.clone(),
+            self.budgets,
+            Arc::clone(changes),
+            unique_namespace(),
+        );
         let start = Instant::now();
         let outcome = (case.run)(&ctx).await;
+        let took = start.elapsed();
+        let failed = outcome.is_err();
         let verdict = match outcome {
             Ok(()) => Verdict::Passed {
-                took: start.elapsed(),
+                took,
+                slowest: ctx.slowest(),
             },
             Err(failure) => Verdict::Failed {
                 failure,
-                evidence: evidence::collect(&ctx).await,
+                took,
+                evidence: Evidence::collect(&ctx).await,
             },
         };
-        if !(self.keep_failed && matches!(verdict, Verdict::Failed { .. })) {
-            ctx.delete_namespace().await;
+        match self.cleanup {
+            Cleanup::Always => ctx.delete_namespaces().await,
+            Cleanup::KeepFailed if !failed => ctx.delete_namespaces().await,
+            Cleanup::KeepFailed | Cleanup::Never => {}
         }
         verdict
     }

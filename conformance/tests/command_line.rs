@@ -117,7 +117,7 @@ fn wrong_values_of_flags_say_what_was_expected() {
         (
             "--without",
             "dns",
-            "expected one of backends, endpoint-slices, derived-service",
+            "expected one of backends, endpoint-slices, derived-service, exported-metadata, dual-stack",
         ),
         ("--filter", "no-such-case", "no case matches"),
     ] {
@@ -140,4 +140,39 @@ fn the_list_shows_ids_rules_and_upstream_rows() {
         "{text}"
     );
     assert!(!text.contains("conflicts/"), "{text}");
+}
+
+#[test]
+fn the_rules_are_shown_with_their_cases_and_the_bugs_with_theirs() {
+    let output = run(&["rules", "-o", "markdown"]);
+
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    assert!(
+        text.starts_with("| rule | level | says | checked by |\n|---|"),
+        "{text}"
+    );
+    let union = text
+        .lines()
+        .find(|line| line.starts_with("| KEP-1645#145 |"));
+    assert!(
+        union.is_some_and(|row| row.contains("conflicts/port-union")),
+        "{text}"
+    );
+    let bug = text
+        .lines()
+        .find(|line| line.starts_with("| BC-01 | cilium#45109"));
+    assert!(
+        bug.is_some_and(|row| row.contains("endpoints/shared-target")),
+        "{text}"
+    );
+}
+
+#[test]
+fn results_come_from_a_report_and_from_nothing_else() {
+    let path = file("no-report.yaml", "groups: []\n");
+
+    let message = refused(&["rules", "--report", &path]);
+
+    assert!(message.contains("expected a report of a run"), "{message}");
 }

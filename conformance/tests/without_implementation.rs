@@ -1,7 +1,7 @@
 //! Tests the suite itself: where the API is installed and nobody implements it, every case must fail, and at the step
 //! that it names. A case that passes there proves nothing.
 
-use std::{process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -15,7 +15,7 @@ use tombolo_conformance::{
     clusters::{self, Cluster},
     context::Budgets,
     report::Counts,
-    suite::{Suite, Verdict},
+    suite::{Cleanup, Suite, Verdict},
 };
 use tombolo_testbed::{FAKE_NODE, Provider, Testbed, eventually};
 
@@ -28,7 +28,7 @@ const BUDGETS: Budgets = Budgets {
     poll: Duration::from_millis(100),
 };
 /// Cases at the same time: they only wait.
-const JOBS: usize = 12;
+const JOBS: usize = 24;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() {
@@ -37,6 +37,7 @@ async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() 
         .expect("clusters start");
     let mut suite = Suite::new(Vec::new());
     suite.budgets = BUDGETS;
+    suite.cleanup = Cleanup::Never;
     for cluster in testbed.clusters() {
         install_crds(cluster.client()).await;
         cluster
@@ -77,13 +78,21 @@ async fn without_an_implementation_every_case_fails_at_the_step_that_it_names() 
 
 fn check_verdicts(verdicts: &[(&Case, Verdict)]) {
     for (case, verdict) in verdicts {
-        let Verdict::Failed { failure, evidence } = verdict else {
+        let Verdict::Failed {
+            failure, evidence, ..
+        } = verdict
+        else {
             panic!("{} did not fail", case.id);
         };
         assert_eq!(failure.step, case.fails_first, "{}: {failure}", case.id);
+        let exports = evidence
+            .files
+            .iter()
+            .find(|(name, _)| name == "a/ServiceExport.yaml");
+        let (_, text) = exports.expect("exports are evidence");
         assert!(
-            evidence.contains("# cluster a, namespace mcs-conformance-"),
-            "{evidence}"
+            text.starts_with("# cluster a, namespace mcs-conformance-"),
+            "{text}"
         );
     }
 }
@@ -92,6 +101,7 @@ fn check_verdicts(verdicts: &[(&Case, Verdict)]) {
 /// be run is neither passed nor failed.
 fn check_program(testbed: &Testbed) {
     let kubeconfig = joint_kubeconfig(testbed);
+    let report = format!("{}/without.yaml", env!("CARGO_TARGET_TMPDIR"));
     let run = |filter: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_tombolo-conformance"))
             .args(["run", "--kubeconfig", &kubeconfig, "--contexts", "a,b"])
@@ -102,6 +112,8 @@ fn check_program(testbed: &Testbed) {
                 "100ms",
                 "--filter",
                 filter,
+                "--report",
+                &report,
             ])
             .output()
             .expect("the program runs");
@@ -115,6 +127,7 @@ fn check_program(testbed: &Testbed) {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("FAILED   importing/cluster-set-ip") && text.contains("KEP-1645#50"));
     assert!(text.ends_with("0 passed, 1 failed, 0 not run\n"), "{text}");
+    check_report(Path::new(&report));
 
     let (code, text) = run("endpoints/traffic");
     assert_eq!(code, Some(3), "{text}");
@@ -123,6 +136,34 @@ fn check_program(testbed: &Testbed) {
         "{text}"
     );
     assert!(text.ends_with("0 passed, 0 failed, 1 not run\n"), "{text}");
+}
+
+/// The report must name the evidence of the failed case, and the evidence must be there.
+fn check_report(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("the report is written");
+    let report: Value = serde_saphyr::from_str(&text).expect("the report is YAML");
+    let ours = &report["tombolo"];
+    assert_eq!(ours["provider"], "contexts:a,b");
+    assert_eq!(
+        (&ours["core"]["failed"], &report["passed"]),
+        (&1.into(), &0.into())
+    );
+    for cluster in ours["clusters"].as_array().expect("clusters are listed") {
+        let known = |field: &str| {
+            cluster[field]
+                .as_str()
+                .is_some_and(|it| it.starts_with('v'))
+        };
+        assert!(known("kubernetes") && known("crds"), "{cluster}");
+    }
+    let cases = ours["cases"].as_array().expect("cases are listed");
+    let failed = cases.iter().find(|case| case["result"] == "failed");
+    let failed = failed.expect("one failed");
+    assert_eq!(failed["id"], "importing/cluster-set-ip");
+    let evidence = failed["evidence"].as_str().expect("evidence is named");
+    for file in ["a/ServiceExport.yaml", "b/Event.yaml"] {
+        assert!(Path::new(evidence).join(file).exists(), "{evidence}/{file}");
+    }
 }
 
 /// One file with the contexts of both clusters.

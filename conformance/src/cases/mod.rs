@@ -11,11 +11,19 @@ use crate::case::Case;
 pub fn all() -> impl Iterator<Item = &'static Case> {
     let files = [
         exporting::CASES,
+        exporting::service_types::CASES,
         importing::life::CASES,
         importing::content::CASES,
+        importing::settings::CASES,
+        importing::metadata::CASES,
         conflicts::CASES,
+        conflicts::ports::CASES,
+        conflicts::settings::CASES,
+        conflicts::precedence::CASES,
         endpoints::slices::CASES,
+        endpoints::presence::CASES,
         endpoints::traffic::CASES,
+        endpoints::ports::CASES,
     ];
     files.into_iter().flatten()
 }
@@ -25,6 +33,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::case::Group;
 
     #[test]
     fn every_case_has_an_id_of_its_own() {
@@ -35,12 +44,28 @@ mod tests {
     }
 
     #[test]
-    fn the_five_upstream_specs_are_covered() {
-        for row in ["S1", "I1", "I7", "X1", "H1"] {
-            assert!(
-                all().any(|case| case.upstream == Some(row)),
-                "no case for {row}"
-            );
+    fn all_fifteen_upstream_specs_on_api_objects_are_there_once() {
+        let specs = [
+            "S1", "I1", "I3", "I4", "I5", "I6", "I7", "I9", "I12", "I13", "L1", "H1", "H2", "X1",
+            "T1",
+        ];
+        for spec in specs {
+            let cases = all().filter(|case| case.upstream == Some(spec));
+            assert_eq!(cases.count(), 1, "cases for {spec}");
+        }
+    }
+
+    #[test]
+    fn the_upstream_specs_are_core_where_they_are_required_there() {
+        for case in all() {
+            let Some(spec) = case.upstream else { continue };
+            let optional = ["I9", "L1", "E1"].contains(&spec);
+            let group = if optional {
+                Group::Extended
+            } else {
+                Group::Core
+            };
+            assert_eq!(case.group(), group, "{spec}, {}", case.id);
         }
     }
 }

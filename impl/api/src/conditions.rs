@@ -15,6 +15,8 @@ pub const REASON_NO_SERVICE: &str = "NoService";
 pub const REASON_INVALID_SERVICE_TYPE: &str = "InvalidServiceType";
 /// `Valid` of an export, `Ready` of an import is false: the namespace is not global. Cilium's.
 pub const REASON_NAMESPACE_NOT_GLOBAL: &str = "NamespaceNotGlobal";
+/// `Ready` of an export is true: it was pushed to the other clusters (`KEP-1645#172`).
+pub const REASON_EXPORTED: &str = "Exported";
 /// `Ready` is true.
 pub const REASON_READY: &str = "Ready";
 /// `Ready` is false or unknown: in progress.
@@ -27,3 +29,17 @@ pub const REASON_NO_CONFLICTS: &str = "NoConflicts";
 pub const REASON_PORT_CONFLICT: &str = "PortConflict";
 /// `Conflict` is true: one is headless, another is not (`KEP-1645#149`).
 pub const REASON_TYPE_CONFLICT: &str = "TypeConflict";
+/// `Conflict` is true: session affinity differs (`KEP-1645#150`).
+pub const REASON_SESSION_AFFINITY_CONFLICT: &str = "SessionAffinityConflict";
+/// `Conflict` is true: the time-out of the session affinity differs (`KEP-1645#150`).
+pub const REASON_SESSION_AFFINITY_CONFIG_CONFLICT: &str = "SessionAffinityConfigConflict";
+/// `Conflict` is true: exported labels differ (`KEP-1645#153`).
+pub const REASON_LABELS_CONFLICT: &str = "LabelsConflict";
+/// `Conflict` is true: exported annotations differ (`KEP-1645#153`).
+pub const REASON_ANNOTATIONS_CONFLICT: &str = "AnnotationsConflict";
+/// `Conflict` is true: internal traffic policy differs (`KEP-1645#151`).
+pub const REASON_INTERNAL_TRAFFIC_POLICY_CONFLICT: &str = "InternalTrafficPolicyConflict";
+/// `Conflict` is true: traffic distribution differs (`KEP-1645#152`).
+pub const REASON_TRAFFIC_DISTRIBUTION_CONFLICT: &str = "TrafficDistributionConflict";
+/// `Conflict` is true: an IP would reach a part of the backends only (`KEP-1645#21`).
+pub const REASON_IP_FAMILY_CONFLICT: &str = "IPFamilyConflict";

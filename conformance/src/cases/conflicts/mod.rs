@@ -1,5 +1,9 @@
 //! Exports that disagree: who wins, what is said, and how it ends.
 
+pub mod ports;
+pub mod precedence;
+pub mod settings;
+
 use kube::ResourceExt as _;
 use serde_json::json;
 use tombolo_api::{
@@ -10,6 +14,7 @@ use tombolo_api::{
 };
 
 use crate::{
+    bugs::Bug,
     case::{Case, Failure, Outcome},
     context::Context,
     expect::{describe, of_type, with_ports},
@@ -25,6 +30,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(140), Rule(141), Rule(144), Rule(145)],
         features: &[],
         upstream: Some("I12"),
+        bugs: &[],
         fails_first: "the import appears",
         run: |ctx| Box::pin(port_union(ctx)),
     },
@@ -41,6 +47,10 @@ pub const CASES: &[Case] = &[
         ],
         features: &[],
         upstream: Some("I13"),
+        bugs: &[
+            Bug("BC-03", "cilium#43251"),
+            Bug("BC-04", "lighthouse@3136b91"),
+        ],
         fails_first: "the import appears",
         run: |ctx| Box::pin(port_number(ctx)),
     },
@@ -57,6 +67,7 @@ pub const CASES: &[Case] = &[
         ],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "the import appears",
         run: |ctx| Box::pin(port_name(ctx)),
     },
@@ -66,6 +77,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(140), Rule(141), Rule(142), Rule(144), Rule(149)],
         features: &[],
         upstream: Some("T1"),
+        bugs: &[],
         fails_first: "the import appears",
         run: |ctx| Box::pin(headlessness(ctx)),
     },
@@ -75,6 +87,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(141), Rule(144), Rule(149)],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "the import appears",
         run: |ctx| Box::pin(oldest_not_first_cluster(ctx)),
     },
@@ -84,6 +97,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(140), Rule(155)],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "the import appears",
         run: |ctx| Box::pin(resolved(ctx)),
     },
@@ -93,6 +107,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(34), Rule(155)],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "the import appears",
         run: |ctx| Box::pin(withdrawn(ctx)),
     },

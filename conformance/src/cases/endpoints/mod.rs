@@ -2,6 +2,8 @@
 //!
 //! "Traffic" is judged from API objects: the ready endpoints behind the derived Service, per port.
 
+pub mod ports;
+pub mod presence;
 pub mod slices;
 pub mod state;
 pub mod traffic;

@@ -8,8 +8,9 @@ use tombolo_api::{keys, v1beta1::ServiceImport};
 
 use super::state::{add_pod, addresses, derived_slices, describe, labelled};
 use crate::{
+    bugs::Bug,
     case::{Case, Feature, Outcome},
-    cases::importing::content::listed,
+    cases::importing::content::{is_dns_label, listed},
     context::Context,
     expect::Seen,
     objects::{self, HELLO, upstream_ports},
@@ -22,15 +23,19 @@ pub const CASES: &[Case] = &[
         id: "endpoints/labels",
         title: "Every cluster has marked EndpointSlices for each exporter, of one source cluster each, which go with the export",
         rules: &[
+            Rule(5),
+            Rule(121),
             Rule(122),
             Rule(123),
             Rule(124),
             Rule(125),
             Rule(126),
             Rule(127),
+            Rule(129),
         ],
         features: &[Feature::Backends, Feature::EndpointSlices],
         upstream: Some("E1"),
+        bugs: &[Bug("BC-17", "aws-cloud-map-mcs-controller-for-k8s#254")],
         fails_first: "every cluster has slices of both exporters",
         run: |ctx| Box::pin(labels(ctx)),
     },
@@ -40,6 +45,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(51), Rule(122), Rule(126)],
         features: &[Feature::Backends, Feature::EndpointSlices],
         upstream: None,
+        bugs: &[],
         fails_first: "the host names of both clusters are there",
         run: |ctx| Box::pin(headless(ctx)),
     },
@@ -53,12 +59,13 @@ pub const CASES: &[Case] = &[
             Feature::DerivedService,
         ],
         upstream: None,
+        bugs: &[],
         fails_first: "the import has the endpoints of both clusters",
         run: |ctx| Box::pin(local_service(ctx)),
     },
 ];
 
-async fn imported(ctx: &Context, cluster: usize) -> Result<Vec<EndpointSlice>, Seen> {
+pub(super) async fn imported(ctx: &Context, cluster: usize) -> Result<Vec<EndpointSlice>, Seen> {
     labelled(
         ctx,
         cluster,
@@ -125,6 +132,9 @@ fn well_marked(slices: &[EndpointSlice], import: &ServiceImport) -> Result<(), S
             .get(keys::SOURCE_CLUSTER)
             .cloned()
             .unwrap_or_default();
+        if !is_cluster_id(&source) {
+            return Err(describe(slice));
+        }
         let of_type = addresses_of(slice).map(|it| format!("{} {it}", slice.address_type));
         sources.entry(source).or_default().extend(of_type);
     }
@@ -149,6 +159,12 @@ fn well_marked(slices: &[EndpointSlice], import: &ServiceImport) -> Result<(), S
     Err(format!(
         "endpoints by source cluster {sources:?}, exporters {exporters:?}"
     ))
+}
+
+/// Whether a text is one DNS label or two (`KEP-1645#5`).
+fn is_cluster_id(text: &str) -> bool {
+    let mut labels = text.splitn(3, '.');
+    labels.clone().count() <= 2 && labels.all(is_dns_label)
 }
 
 async fn headless(ctx: &Context) -> Outcome {

@@ -51,6 +51,15 @@ pub fn pod(number: usize) -> String {
 /// The targets that ready pods make: `(cluster, number)` each, for one port of the Service.
 pub fn targets(pods: &[(usize, usize)], port: (&str, &str, i32)) -> BTreeSet<Target> {
     let (name, protocol, number) = port;
+    targets_at(pods, (name, protocol), number + TARGET_OFFSET)
+}
+
+/// The same for a port of that name and protocol with that target.
+pub fn targets_at(
+    pods: &[(usize, usize)],
+    (name, protocol): (&str, &str),
+    number: i32,
+) -> BTreeSet<Target> {
     let all = pods
         .iter()
         .flat_map(|&(cluster, pod)| addresses(cluster, pod));
@@ -58,7 +67,7 @@ pub fn targets(pods: &[(usize, usize)], port: (&str, &str, i32)) -> BTreeSet<Tar
         port: name.to_owned(),
         protocol: protocol.to_owned(),
         address: address.parse().expect("invariant: addresses are made here"),
-        number: number + TARGET_OFFSET,
+        number,
     })
     .collect()
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use super::state::{Target, add_pod, pod, targets, traffic_until};
 use crate::{
+    bugs::Bug,
     case::{Case, Feature, Outcome},
     context::Context,
     objects::{self, port, upstream_ports},
     rules::Rule,
 };
 
-const NEEDS: &[Feature] = &[
+pub(super) const NEEDS: &[Feature] = &[
     Feature::Backends,
     Feature::EndpointSlices,
     Feature::DerivedService,
@@ -21,9 +22,10 @@ pub const CASES: &[Case] = &[
     Case {
         id: "endpoints/traffic",
         title: "In every cluster traffic goes exactly to the ready pods of both clusters, per port, and follows them",
-        rules: &[Rule(12), Rule(15), Rule(63), Rule(122), Rule(144)],
+        rules: &[Rule(12), Rule(15), Rule(41), Rule(63), Rule(122), Rule(144)],
         features: NEEDS,
         upstream: None,
+        bugs: &[],
         fails_first: "traffic goes to the pods of the first cluster",
         run: |ctx| Box::pin(follows_pods(ctx)),
     },
@@ -33,6 +35,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(13), Rule(63)],
         features: NEEDS,
         upstream: None,
+        bugs: &[],
         fails_first: "traffic goes to the exporting cluster",
         run: |ctx| Box::pin(not_exported(ctx)),
     },
@@ -42,6 +45,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(145), Rule(146)],
         features: NEEDS,
         upstream: None,
+        bugs: &[],
         fails_first: "each port leads to its cluster",
         run: |ctx| Box::pin(port_of_one(ctx)),
     },
@@ -51,6 +55,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(142), Rule(146)],
         features: NEEDS,
         upstream: None,
+        bugs: &[Bug("BC-03", "cilium#43251")],
         fails_first: "traffic goes to the pods of the first cluster",
         run: |ctx| Box::pin(port_conflict(ctx)),
     },
@@ -60,6 +65,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(14), Rule(127)],
         features: NEEDS,
         upstream: None,
+        bugs: &[],
         fails_first: "traffic goes to both clusters",
         run: |ctx| Box::pin(unexport(ctx)),
     },

@@ -1,11 +1,14 @@
 //! What may be exported, and what the ServiceExport says about it.
 
+pub mod service_types;
+
 use serde_json::json;
 use tombolo_api::conditions::{
     CONFLICT, REASON_INVALID_SERVICE_TYPE, REASON_NO_CONFLICTS, REASON_NO_SERVICE, VALID,
 };
 
 use crate::{
+    bugs::Bug,
     case::{Case, Outcome},
     context::Context,
     expect::of_type,
@@ -21,6 +24,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(53), Rule(170), Rule(171)],
         features: &[],
         upstream: Some("X1"),
+        bugs: &[],
         fails_first: "the export is refused",
         run: |ctx| Box::pin(external_name(ctx)),
     },
@@ -30,6 +34,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(11), Rule(170), Rule(171)],
         features: &[],
         upstream: None,
+        bugs: &[Bug("BC-18", "kubernetes/enhancements#5437")],
         fails_first: "the export is refused",
         run: |ctx| Box::pin(no_service(ctx)),
     },
@@ -39,6 +44,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(10), Rule(11)],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "the exported Service is imported",
         run: |ctx| Box::pin(only_on_request(ctx)),
     },
@@ -48,6 +54,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(12), Rule(155), Rule(170)],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "all exports are valid",
         run: |ctx| Box::pin(no_conflict(ctx)),
     },

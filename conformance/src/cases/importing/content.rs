@@ -1,6 +1,6 @@
 //! What is in an import: ports, IPs, exporting clusters, and the Service behind it.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use kube::ResourceExt as _;
@@ -8,6 +8,7 @@ use serde_json::json;
 use tombolo_api::{keys, v1beta1::ServiceImport};
 
 use crate::{
+    bugs::Bug,
     case::{Case, Feature, Outcome},
     context::Context,
     expect::{describe, port_texts, with_ports},
@@ -23,15 +24,17 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(15), Rule(144)],
         features: &[],
         upstream: Some("I7"),
+        bugs: &[],
         fails_first: "the import has the Service's ports",
         run: |ctx| Box::pin(ports(ctx)),
     },
     Case {
         id: "importing/ips",
         title: "An import of type ClusterSetIP has an IP for each family, and keeps it while exporters come and go",
-        rules: &[Rule(60), Rule(62), Rule(64)],
+        rules: &[Rule(19), Rule(60), Rule(62), Rule(64)],
         features: &[],
         upstream: Some("I6"),
+        bugs: &[Bug("BC-78", "cilium#37053")],
         fails_first: "the import has IPs",
         run: |ctx| Box::pin(ips(ctx)),
     },
@@ -41,6 +44,7 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(60), Rule(63)],
         features: &[Feature::DerivedService],
         upstream: None,
+        bugs: &[],
         fails_first: "the import has IPs",
         run: |ctx| Box::pin(derived_service(ctx)),
     },
@@ -50,15 +54,17 @@ pub const CASES: &[Case] = &[
         rules: &[Rule(51), Rule(65)],
         features: &[],
         upstream: Some("H2"),
+        bugs: &[Bug("BC-79", "mcs-api@8e35cab")],
         fails_first: "the import appears",
         run: |ctx| Box::pin(no_ips_for_headless(ctx)),
     },
     Case {
         id: "importing/clusters",
-        title: "The import's status lists the exporting clusters, in every cluster the same",
-        rules: &[Rule(12), Rule(38), Rule(144)],
+        title: "The import's status lists the exporting clusters by names that are DNS labels, in every cluster the same",
+        rules: &[Rule(4), Rule(12), Rule(38), Rule(144)],
         features: &[],
         upstream: None,
+        bugs: &[],
         fails_first: "one cluster is listed",
         run: |ctx| Box::pin(clusters(ctx)),
     },
@@ -194,7 +200,21 @@ async fn clusters(ctx: &Context) -> Outcome {
             return Err(ctx.failure("the lists agree", cluster, expected, format!("{two:?}")));
         }
     }
+    let step = "the names are different DNS labels";
+    if everywhere[0] == everywhere[1] || !everywhere.iter().all(|name| is_dns_label(name)) {
+        let expected = "two names of at most 63 letters, digits and dashes";
+        return Err(ctx.failure(step, 0, expected, format!("{everywhere:?}")));
+    }
     Ok(())
+}
+
+/// Whether a text is a DNS label as RFC 1123 has it, in lower case.
+pub(crate) fn is_dns_label(text: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    (1..=63).contains(&text.len())
+        && text.chars().all(|letter| plain(letter) || letter == '-')
+        && text.starts_with(plain)
+        && text.ends_with(plain)
 }
 
 /// The name of the Service behind an import.
@@ -231,7 +251,9 @@ pub(crate) fn ips_match(import: &ServiceImport) -> Result<(), String> {
         Ok(IpAddr::V6(_)) => "IPv6".to_owned(),
         Err(_) => format!("not an IP: {ip}"),
     };
-    if !ips.is_empty() && ips.iter().map(family).eq(families) {
+    let distinct: BTreeSet<_> = families.iter().collect();
+    let once = distinct.len() == families.len();
+    if once && !ips.is_empty() && ips.iter().map(family).eq(families) {
         return Ok(());
     }
     Err(describe(import))

@@ -2,3 +2,5 @@
 
 pub mod content;
 pub mod life;
+pub mod metadata;
+pub mod settings;

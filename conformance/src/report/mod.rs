@@ -1,18 +1,39 @@
-//! Verdicts as text and as an exit code. Never counts what was not run as passed.
+//! Verdicts as text, as a document and as an exit code. Never counts what was not run as passed.
 
-use std::io::{self, Write};
+pub mod document;
 
-use crate::{case::Case, rules, suite::Verdict};
+use std::{
+    fmt,
+    io::{self, Write},
+};
+
+use crate::{
+    case::{Case, Group},
+    rules,
+    suite::Verdict,
+};
 
 /// How many cases ended how.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Cases in which everything held.
     pub passed: usize,
     /// Cases in which something did not.
     pub failed: usize,
     /// Cases that could not be run.
+    #[serde(rename = "notrun")]
     pub not_run: usize,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            not_run,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {not_run} not run")
+    }
 }
 
 impl Counts {
@@ -42,7 +63,7 @@ impl Counts {
 /// Writes what happened to one case.
 pub fn write_verdict(out: &mut impl Write, case: &Case, verdict: &Verdict) -> io::Result<()> {
     match verdict {
-        Verdict::Passed { took } => writeln!(out, "passed   {} ({took:.1?})", case.id),
+        Verdict::Passed { took, .. } => writeln!(out, "passed   {} ({took:.1?})", case.id),
         Verdict::NotRun(reason) => writeln!(out, "not run  {}: {reason}", case.id),
         Verdict::Failed { failure, .. } => {
             writeln!(out, "FAILED   {}: {}", case.id, case.title)?;
@@ -56,14 +77,18 @@ pub fn write_verdict(out: &mut impl Write, case: &Case, verdict: &Verdict) -> io
     }
 }
 
-/// Writes the closing line.
-pub fn write_counts(out: &mut impl Write, counts: Counts) -> io::Result<()> {
-    let Counts {
-        passed,
-        failed,
-        not_run,
-    } = counts;
-    writeln!(out, "{passed} passed, {failed} failed, {not_run} not run")
+/// Writes a line for each group, and the closing line.
+pub fn write_counts<'a>(
+    out: &mut impl Write,
+    verdicts: impl Iterator<Item = (&'a Case, &'a Verdict)> + Clone,
+) -> io::Result<()> {
+    for group in Group::ALL {
+        let of_group = verdicts.clone().filter(|(case, _)| case.group() == *group);
+        let counts = Counts::of(of_group.map(|(_, verdict)| verdict));
+        writeln!(out, "{group}: {counts}")?;
+    }
+    let counts = Counts::of(verdicts.map(|(_, verdict)| verdict));
+    writeln!(out, "{counts}")
 }
 
 #[cfg(test)]
@@ -76,6 +101,7 @@ mod tests {
     fn not_run_never_counts_as_passed() {
         let passed = Verdict::Passed {
             took: Duration::ZERO,
+            slowest: None,
         };
         let not_run = Verdict::NotRun("no pods".to_owned());
 

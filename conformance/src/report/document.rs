@@ -1,0 +1,453 @@
+//! The report as YAML: the fields of the upstream suite's `report.yaml`, and under `tombolo` what that does not have.
+//!
+//! Every case is in it, also those that were not selected: what is missing from a report must not look like success.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Counts;
+use crate::{
+    case::{Blame, Case, Feature, Group},
+    cases,
+    clusters::Facts,
+    context::Budgets,
+    coverage::Results,
+    suite::Verdict,
+};
+
+/// Zone of the ClusterSet. No case of this suite asks a DNS server; upstream's reports have the field.
+const DNS_DOMAIN: &str = "clusterset.local";
+const KEP: &str = "https://github.com/kubernetes/enhancements/blob/master/keps/sig-multicluster/1645-multi-cluster-services-api/README.md";
+
+/// Whose implementation was tested. Fields of the upstream suite.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Implementation {
+    /// Who makes it.
+    pub organization: String,
+    /// What it is called.
+    pub project: String,
+    /// Which version it has.
+    pub version: String,
+    /// Where to read about it.
+    pub url: String,
+}
+
+/// What was tested, and how.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// Whose implementation.
+    pub implementation: Implementation,
+    /// Where the clusters came from, e.g. `contexts:east,west`.
+    pub provider: String,
+    /// The clusters.
+    pub clusters: Vec<Facts>,
+    /// How long cases waited.
+    pub budgets: Budgets,
+    /// What was declared to be missing.
+    pub without: Vec<Feature>,
+    /// Why nothing could be run, if so.
+    pub suite_failure: String,
+}
+
+/// How one case ended, and where its evidence is, if it failed.
+#[derive(Debug)]
+pub struct Ended {
+    /// The case.
+    pub case: &'static Case,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Directory with the evidence.
+    pub evidence: Option<PathBuf>,
+}
+
+/// Writes the report; cases that are not in `ended` are in it as not run, for want of selection.
+pub fn write(path: &Path, about: &About, ended: &[Ended]) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let text = serde_saphyr::to_string(&document(about, ended)).map_err(io::Error::other)?;
+    fs::write(path, text)
+}
+
+/// Where the evidence of a report goes: `report-evidence` beside `report.yaml`.
+pub fn evidence_directory(report: &Path) -> PathBuf {
+    let stem = report.file_stem().unwrap_or_default().to_string_lossy();
+    report.with_file_name(format!("{stem}-evidence"))
+}
+
+/// How the cases of a report ended, by id.
+pub fn read_results(path: &Path) -> io::Result<Results> {
+    #[derive(Deserialize)]
+    struct Report {
+        tombolo: Ours,
+    }
+    #[derive(Deserialize)]
+    struct Ours {
+        cases: Vec<Entry>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        id: String,
+        result: String,
+    }
+    let text = fs::read_to_string(path)?;
+    let report: Report = serde_saphyr::from_str(&text).map_err(io::Error::other)?;
+    let entries = report.tombolo.cases.into_iter();
+    Ok(entries.map(|entry| (entry.id, entry.result)).collect())
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    groups: Vec<UpstreamGroup>,
+    suitefailure: String,
+    dnsdomain: &'static str,
+    passed: usize,
+    total: usize,
+    implementation: Implementation,
+    tombolo: Ours,
+}
+
+#[derive(Debug, Serialize)]
+struct UpstreamGroup {
+    name: &'static str,
+    tests: Vec<UpstreamTest>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpstreamTest {
+    desc: &'static str,
+    #[serde(rename = "ref")]
+    reference: String,
+    labels: Vec<String>,
+    passed: bool,
+    failed: bool,
+    skipped: bool,
+    conformant: &'static str,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Ours {
+    suite: &'static str,
+    provider: String,
+    clusters: Vec<Facts>,
+    budgets: Seconds,
+    without: Vec<&'static str>,
+    core: Counts,
+    extended: Counts,
+    cases: Vec<CaseResult>,
+}
+
+#[derive(Debug, Serialize)]
+struct Seconds {
+    appear: f64,
+    stay: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct CaseResult {
+    id: &'static str,
+    title: &'static str,
+    group: &'static str,
+    upstream: Option<&'static str>,
+    rules: Vec<String>,
+    bugs: Vec<String>,
+    features: Vec<&'static str>,
+    result: &'static str,
+    reason: Option<String>,
+    seconds: Option<f64>,
+    #[serde(rename = "slowestwait")]
+    slowest_wait: Option<SlowestWait>,
+    failure: Option<FailureText>,
+    evidence: Option<String>,
+}
+
+/// The longest time until something held: how close the case came to its budget.
+#[derive(Debug, Serialize)]
+struct SlowestWait {
+    step: &'static str,
+    seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct FailureText {
+    step: &'static str,
+    cluster: String,
+    expected: String,
+    observed: String,
+}
+
+fn document(about: &About, ended: &[Ended]) -> Document {
+    let not_selected = Verdict::NotRun("not selected".to_owned());
+    let all: Vec<_> = cases::all()
+        .map(|case| {
+            let found = ended.iter().find(|ended| ended.case.id == case.id);
+            let verdict = found.map_or(&not_selected, |ended| &ended.verdict);
+            (
+                case,
+                verdict,
+                found.and_then(|ended| ended.evidence.as_deref()),
+            )
+        })
+        .collect();
+    let counts = |wanted: &dyn Fn(&Case) -> bool| {
+        let matching = all.iter().filter(|(case, ..)| wanted(case));
+        Counts::of(matching.map(|(_, verdict, _)| *verdict))
+    };
+    let total = counts(&|_| true);
+    Document {
+        groups: Group::ALL
+            .iter()
+            .map(|group| UpstreamGroup {
+                name: group.upstream(),
+                tests: all
+                    .iter()
+                    .filter(|(case, ..)| case.group() == *group)
+                    .map(|(case, verdict, _)| upstream_test(case, verdict))
+                    .collect(),
+            })
+            .collect(),
+        suitefailure: about.suite_failure.clone(),
+        dnsdomain: DNS_DOMAIN,
+        passed: total.passed,
+        total: all.len(),
+        implementation: about.implementation.clone(),
+        tombolo: Ours {
+            suite: env!("CARGO_PKG_VERSION"),
+            provider: about.provider.clone(),
+            clusters: about.clusters.clone(),
+            budgets: Seconds {
+                appear: about.budgets.appear.as_secs_f64(),
+                stay: about.budgets.stay.as_secs_f64(),
+            },
+            without: about.without.iter().map(|it| it.as_str()).collect(),
+            core: counts(&|case| case.group() == Group::Core),
+            extended: counts(&|case| case.group() == Group::Extended),
+            cases: all
+                .iter()
+                .map(|(case, verdict, evidence)| case_result(case, verdict, *evidence))
+                .collect(),
+        },
+    }
+}
+
+fn upstream_test(case: &Case, verdict: &Verdict) -> UpstreamTest {
+    let (conformant, message) = match verdict {
+        Verdict::Passed { .. } => ("Yes", String::new()),
+        Verdict::NotRun(reason) => ("Skipped", reason.clone()),
+        Verdict::Failed { failure, .. } => {
+            let conformant = match failure.blame {
+                Blame::Implementation => "No",
+                Blame::SetUp => "Unknown",
+            };
+            (conformant, failure.to_string())
+        }
+    };
+    let section = case.rules.first().map_or("", |rule| rule.section());
+    let features = case.features.iter().map(ToString::to_string);
+    UpstreamTest {
+        desc: case.title,
+        reference: format!("{KEP}#{section}"),
+        labels: features.collect(),
+        passed: matches!(verdict, Verdict::Passed { .. }),
+        failed: matches!(verdict, Verdict::Failed { .. }),
+        skipped: matches!(verdict, Verdict::NotRun(_)),
+        conformant,
+        message,
+    }
+}
+
+fn case_result(case: &Case, verdict: &Verdict, evidence: Option<&Path>) -> CaseResult {
+    let mut result = CaseResult {
+        id: case.id,
+        title: case.title,
+        group: case.group().as_str(),
+        upstream: case.upstream,
+        rules: case.rules.iter().map(ToString::to_string).collect(),
+        bugs: case.bugs.iter().map(ToString::to_string).collect(),
+        features: case.features.iter().map(|it| it.as_str()).collect(),
+        result: "",
+        reason: None,
+        seconds: None,
+        slowest_wait: None,
+        failure: None,
+        evidence: evidence.map(|path| path.display().to_string()),
+    };
+    match verdict {
+        Verdict::Passed { took, slowest } => {
+            result.result = "passed";
+            result.seconds = Some(seconds(*took));
+            result.slowest_wait = slowest.map(|wait| SlowestWait {
+                step: wait.step,
+                seconds: seconds(wait.took),
+            });
+        }
+        Verdict::NotRun(reason) => {
+            result.result = "not run";
+            result.reason = Some(reason.clone());
+        }
+        Verdict::Failed { failure, took, .. } => {
+            result.result = "failed";
+            result.seconds = Some(seconds(*took));
+            result.failure = Some(FailureText {
+                step: failure.step,
+                cluster: failure.cluster.clone(),
+                expected: failure.expected.clone(),
+                observed: failure.observed.clone(),
+            });
+        }
+    }
+    result
+}
+
+/// Seconds to the millisecond.
+fn seconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{case::Failure, context::Wait, evidence::Evidence};
+
+    fn ended(id: &str, verdict: Verdict, evidence: Option<&str>) -> Ended {
+        let case = cases::all().find(|case| case.id == id);
+        Ended {
+            case: case.expect("the case exists"),
+            verdict,
+            evidence: evidence.map(PathBuf::from),
+        }
+    }
+
+    fn failed(blame: Blame) -> Verdict {
+        let failure = Failure {
+            step: "the import appears",
+            cluster: "east".to_owned(),
+            expected: "a ServiceImport within 20s".to_owned(),
+            observed: "no ServiceImport".to_owned(),
+            blame,
+        };
+        Verdict::Failed {
+            failure,
+            took: Duration::from_secs(20),
+            evidence: Evidence::default(),
+        }
+    }
+
+    fn passed() -> Verdict {
+        let slowest = Some(Wait {
+            step: "the import goes",
+            took: Duration::from_millis(19_000),
+        });
+        Verdict::Passed {
+            took: Duration::from_millis(21_500),
+            slowest,
+        }
+    }
+
+    fn value(ended: &[Ended]) -> Value {
+        let about = About {
+            provider: "contexts:east,west".to_owned(),
+            ..About::default()
+        };
+        serde_json::to_value(document(&about, ended)).expect("a document is JSON too")
+    }
+
+    fn find<'a>(list: &'a Value, key: &str, wanted: &str) -> &'a Value {
+        let entries = list.as_array().expect("a list");
+        let found = entries.iter().find(|entry| entry[key] == wanted);
+        found.unwrap_or_else(|| panic!("no {key} {wanted}"))
+    }
+
+    #[test]
+    fn what_was_not_selected_is_not_run_and_counts_in_the_total_only() {
+        let document = value(&[ended("importing/last-export", passed(), None)]);
+
+        assert_eq!(document["passed"], 1);
+        assert_eq!(document["total"], cases::all().count());
+        let core = &document["tombolo"]["core"];
+        assert_eq!((&core["passed"], &core["failed"]), (&1.into(), &0.into()));
+        assert_eq!(document["tombolo"]["extended"]["passed"], 0);
+        let other = find(&document["tombolo"]["cases"], "id", "importing/headless");
+        assert_eq!(
+            (&other["result"], &other["reason"]),
+            (&"not run".into(), &"not selected".into())
+        );
+    }
+
+    #[test]
+    fn a_failure_is_in_both_parts_with_its_evidence_and_whose_fault_it_is() {
+        let all = [
+            ended(
+                "importing/ips",
+                failed(Blame::Implementation),
+                Some("r/ips"),
+            ),
+            ended("endpoints/labels", failed(Blame::SetUp), None),
+        ];
+
+        let document = value(&all);
+
+        let case = find(&document["tombolo"]["cases"], "id", "importing/ips");
+        assert_eq!(case["evidence"], "r/ips");
+        assert_eq!(case["failure"]["observed"], "no ServiceImport");
+        let required = find(&document["groups"], "name", "Required");
+        let test = find(&required["tests"], "desc", all[0].case.title);
+        assert_eq!(
+            (&test["failed"], &test["conformant"]),
+            (&true.into(), &"No".into())
+        );
+        let optional = find(&document["groups"], "name", "Optional");
+        let test = find(&optional["tests"], "desc", all[1].case.title);
+        assert_eq!(
+            (&test["passed"], &test["conformant"]),
+            (&false.into(), &"Unknown".into())
+        );
+    }
+
+    #[test]
+    fn a_pass_close_to_its_budget_shows_the_wait_that_took_so_long() {
+        let document = value(&[ended("importing/last-export", passed(), None)]);
+
+        let case = find(&document["tombolo"]["cases"], "id", "importing/last-export");
+        assert_eq!(case["seconds"], 21.5);
+        assert_eq!(case["slowestwait"]["step"], "the import goes");
+        assert_eq!(case["slowestwait"]["seconds"], 19.0);
+    }
+
+    #[test]
+    fn a_written_report_gives_back_its_results_and_has_upstreams_fields() {
+        let directory = std::env::temp_dir().join(format!("tombolo-report-{}", std::process::id()));
+        let path = directory.join("report.yaml");
+        let ended = [ended("importing/last-export", passed(), None)];
+
+        write(&path, &About::default(), &ended).expect("the directory is writable");
+
+        let text = fs::read_to_string(&path).expect("it is there");
+        let results = read_results(&path).expect("it is a report");
+        fs::remove_dir_all(&directory).expect("it is ours");
+        assert_eq!(results["importing/last-export"], "passed");
+        assert_eq!(results["importing/headless"], "not run");
+        for field in [
+            "groups:",
+            "suitefailure:",
+            "dnsdomain: clusterset.local",
+            "passed: 1",
+            "total:",
+            "implementation:",
+        ] {
+            assert!(
+                text.lines().any(|line| line.starts_with(field)),
+                "{field}\n{text}"
+            );
+        }
+        assert_eq!(evidence_directory(&path), directory.join("report-evidence"));
+    }
+}
