@@ -139,7 +139,7 @@ fn keep(evidence: &Evidence, case: &Case, shared: &Shared) -> PathBuf {
 fn write_report(path: &Path, shared: &Shared) -> std::io::Result<()> {
     let mut about = About::default();
     match shared.world.get() {
-        None => about.suite_failure = "no case was selected".to_owned(),
+        None => "no case was selected".clone_into(&mut about.suite_failure),
         Some(Err(error)) => about.suite_failure.clone_from(error),
         Some(Ok(world)) => {
             about.provider = world.provider.to_string();

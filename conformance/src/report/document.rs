@@ -344,7 +344,7 @@ mod tests {
     fn passed() -> Verdict {
         let slowest = Some(Wait {
             step: "the import goes",
-            took: Duration::from_millis(19_000),
+            took: Duration::from_secs(19),
         });
         Verdict::Passed {
             took: Duration::from_millis(21_500),
