@@ -24,7 +24,7 @@ use tombolo_core::{
     export::{ExportVerdict, evaluate, namespace_is_global},
     merge::{Merged, merge},
     names::{ClusterName, NamespacedName},
-    service::IpFamily,
+    service::{ExportSpec, IpFamily},
 };
 use tracing::warn;
 
@@ -105,6 +105,41 @@ pub struct Context {
     pub families: BTreeSet<IpFamily>,
 }
 
+impl View {
+    /// The view of `cluster` on its own objects of a name and the exports of its peers.
+    pub fn of(
+        cluster: &ClusterName,
+        namespace_global: bool,
+        service: Option<&Service>,
+        export: Option<&ServiceExport>,
+        mut exports: Vec<ExportSpec>,
+    ) -> Self {
+        let verdict = verdict(cluster, namespace_global, service, export);
+        exports.retain(|export| export.cluster != *cluster);
+        if let ExportVerdict::Exported(own) = &verdict {
+            exports.push((**own).clone());
+        }
+        Self {
+            namespace_global,
+            verdict,
+            merged: merge(&exports),
+        }
+    }
+}
+
+/// What becomes of a cluster's own export. An object that cannot be understood counts as absent.
+fn verdict(
+    cluster: &ClusterName,
+    namespace_global: bool,
+    service: Option<&Service>,
+    export: Option<&ServiceExport>,
+) -> ExportVerdict {
+    let export = export.and_then(|export| understood(facts::service_export(export)));
+    let service = service.filter(|_| export.is_some());
+    let service = service.and_then(|service| understood(facts::service(service)));
+    evaluate(cluster, namespace_global, service.as_ref(), export.as_ref())
+}
+
 impl Context {
     /// Whether a namespace is global; none when there is no such namespace.
     pub fn namespace_gate(&self, name: &NamespacedName) -> Option<bool> {
@@ -142,32 +177,24 @@ impl Context {
 
     /// What becomes of this cluster's own export of a name. An object that cannot be understood counts as absent.
     pub fn verdict(&self, name: &NamespacedName, namespace_global: bool) -> ExportVerdict {
-        let export = self.export(name);
-        let export = export.and_then(|export| understood(facts::service_export(&export)));
-        let service = export.as_ref().and_then(|_| self.service(name));
-        let service = service.and_then(|service| understood(facts::service(&service)));
-        evaluate(
+        let (service, export) = (self.service(name), self.export(name));
+        verdict(
             &self.cluster,
             namespace_global,
-            service.as_ref(),
-            export.as_ref(),
+            service.as_deref(),
+            export.as_deref(),
         )
     }
 
     /// What all clusters together export under a name; none when there is no such namespace here.
     pub fn view(&self, name: &NamespacedName) -> Option<View> {
-        let namespace_global = self.namespace_gate(name)?;
-        let verdict = self.verdict(name, namespace_global);
-        let mut exports = self.remote.exports(name);
-        exports.retain(|export| export.cluster != self.cluster);
-        if let ExportVerdict::Exported(own) = &verdict {
-            exports.push((**own).clone());
-        }
-        Some(View {
-            namespace_global,
-            verdict,
-            merged: merge(&exports),
-        })
+        Some(View::of(
+            &self.cluster,
+            self.namespace_gate(name)?,
+            self.service(name).as_deref(),
+            self.export(name).as_deref(),
+            self.remote.exports(name),
+        ))
     }
 
     /// The clusters that back an import according to its status, but whose export is not known since they are still loading.

@@ -85,8 +85,7 @@ pub fn build(observed: &Observed<'_>) -> BTreeMap<String, EndpointSlice> {
         .filter(|slice| is_source(slice, observed))
     {
         let ports = kept_ports(local, observed);
-        let without_ports = local.ports.as_ref().is_none_or(Vec::is_empty);
-        if ports.is_empty() && !without_ports {
+        if ports.is_empty() && !has_endpoints_without_ports(local) {
             continue;
         }
         let mut name = mirrored_name(local, observed);
@@ -123,6 +122,13 @@ pub fn families_of(service: &Service) -> Vec<String> {
     let spec = service.spec.as_ref();
     spec.and_then(|spec| spec.ip_families.clone())
         .unwrap_or_default()
+}
+
+/// Whether a slice names endpoints and no port at all, as those of a headless Service without ports do.
+fn has_endpoints_without_ports(slice: &EndpointSlice) -> bool {
+    let is_empty = |ports: Option<usize>| ports.is_none_or(|count| count == 0);
+    is_empty(slice.ports.as_ref().map(Vec::len))
+        && !is_empty(slice.endpoints.as_ref().map(Vec::len))
 }
 
 /// The ports of a slice that the derived Service has too: by name, with equal number and protocol in both Services. A port

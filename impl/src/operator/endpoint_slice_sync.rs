@@ -61,7 +61,8 @@ pub fn opts_out(annotations: &BTreeMap<String, String>) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("false"))
 }
 
-fn is_eligible(service: &Service) -> bool {
+/// Whether a Service gets slices of remote endpoints, unless it opts out: it is global.
+pub fn is_eligible(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let external = spec.is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"));
     is_global(service.annotations()) && !external && service.metadata.deletion_timestamp.is_none()

@@ -16,10 +16,8 @@ pub mod service_export;
 pub mod service_import;
 pub mod slices;
 pub mod triggers;
-mod virtual_ips;
+pub mod virtual_ips;
 
-#[cfg(test)]
-mod recorded_tests;
 #[cfg(test)]
 mod testkit;
 

@@ -39,13 +39,16 @@ pub(super) async fn offer(
 
 /// What an import says of its derived Service.
 #[derive(Debug, PartialEq, Eq)]
-struct Offer {
-    derived: String,
-    ips: Vec<String>,
+pub struct Offer {
+    /// Name of the derived Service.
+    pub derived: String,
+    /// Its virtual IPs; none when it is headless.
+    pub ips: Vec<String>,
 }
 
 impl Offer {
-    fn of(import: &ServiceImport, service: &Service) -> Self {
+    /// What an import says when `service` is its derived Service.
+    pub fn of(import: &ServiceImport, service: &Service) -> Self {
         let spec = service.spec.as_ref();
         let cluster_ips = spec.and_then(|spec| spec.cluster_ips.as_ref());
         let parsed = cluster_ips

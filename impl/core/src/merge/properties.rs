@@ -216,6 +216,80 @@ proptest! {
     }
 
     #[test]
+    fn a_younger_cluster_that_disagrees_changes_nothing_but_the_conflicts(exports in exports(), other in export("a"), index: prop::sample::Index) {
+        let before = merge(&exports).unwrap();
+        let mut changed = exports;
+        let index = index.index(changed.len());
+        prop_assume!(changed[index].cluster != before.oldest);
+
+        // Everything that one value is chosen of; ports and families are united and intersected.
+        changed[index] = ExportSpec {
+            cluster: changed[index].cluster.clone(),
+            created_at: changed[index].created_at,
+            ports: changed[index].ports.clone(),
+            ip_families: changed[index].ip_families.clone(),
+            ..other
+        };
+        let after = merge(&changed).unwrap();
+
+        prop_assert_eq!(Merged { conflicts: before.conflicts.clone(), ..after }, before);
+    }
+
+    #[test]
+    fn when_the_oldest_leaves_the_next_oldest_decides(exports in exports()) {
+        let oldest = merge(&exports).unwrap().oldest;
+        let mut left = exports;
+        left.retain(|export| export.cluster != oldest);
+        let next = left.iter().min_by_key(|export| (export.created_at, export.cluster.clone()));
+
+        let after = merge(&left);
+
+        prop_assert_eq!(after.is_some(), next.is_some(), "there is an import as long as one cluster exports");
+        if let (Some(after), Some(next)) = (after, next) {
+            let one_value = |export: &ExportSpec| {
+                let merged = merge(std::slice::from_ref(export)).unwrap();
+                Merged { clusters: after.clusters.clone(), ports: after.ports.clone(), ip_families: after.ip_families.clone(), conflicts: after.conflicts.clone(), ..merged }
+            };
+            prop_assert_eq!(&one_value(next), &after);
+        }
+    }
+
+    #[test]
+    fn an_oldest_that_its_successor_agrees_with_leaves_unnoticed(exports in exports()) {
+        let before = merge(&exports).unwrap();
+        let oldest = exports.iter().find(|export| export.cluster == before.oldest).unwrap();
+        let heir = ExportSpec { cluster: "heir".try_into().unwrap(), ..oldest.clone() };
+        let mut left = exports.clone();
+        left.retain(|export| export.cluster != before.oldest);
+        left.retain(|export| (export.created_at, &export.cluster) > (heir.created_at, &heir.cluster));
+        left.push(heir);
+
+        let with_oldest = merge(&[left.clone(), vec![oldest.clone()]].concat()).unwrap();
+        let after = merge(&left).unwrap();
+
+        let reasons = |merged: &Merged| merged.conflicts.iter().map(|c| c.reason).collect::<Vec<_>>();
+        prop_assert_eq!(with_oldest.oldest.as_str(), before.oldest.as_str());
+        prop_assert_eq!(after.oldest.as_str(), "heir");
+        prop_assert_eq!(reasons(&after), reasons(&with_oldest));
+        prop_assert_eq!(
+            Merged { oldest: after.oldest.clone(), clusters: after.clusters.clone(), conflicts: after.conflicts.clone(), ..with_oldest },
+            after
+        );
+    }
+
+    #[test]
+    fn a_conflict_ends_with_the_oldest_when_the_others_agree(exports in agreeing(), mut oldest in export("0")) {
+        oldest.created_at = exports.iter().map(|export| export.created_at).min().unwrap();
+        let with_oldest = merge(&[exports.clone(), vec![oldest]].concat()).unwrap();
+
+        let after = merge(&exports).unwrap();
+
+        prop_assert_eq!(with_oldest.oldest.as_str(), "0");
+        prop_assert_eq!(after.conflicts, []);
+        prop_assert_eq!(after.ports, exports[0].ports.clone());
+    }
+
+    #[test]
     fn clusters_that_agree_never_conflict(exports in agreeing()) {
         let merged = merge(&exports).unwrap();
 

@@ -389,6 +389,25 @@ fn unnamed_ports_share_a_name() {
 }
 
 #[test]
+fn when_the_oldest_leaves_a_port_that_lost_to_it_comes_back_before_younger_ones() {
+    let oldest = export_from("east").with_ports([tcp("http", 80)]);
+    let loser = export_from("north")
+        .created_at(1)
+        .with_ports([tcp("web", 80)]);
+    let youngest = export_from("west")
+        .created_at(2)
+        .with_ports([tcp("web", 8080)]);
+
+    let before = merge(&[oldest, loser.clone(), youngest.clone()]).unwrap();
+    let after = merge(&[loser, youngest]).unwrap();
+
+    let ports = [("http", Protocol::Tcp, 80), ("web", Protocol::Tcp, 8080)];
+    assert_eq!(ports_of(&before), ports);
+    assert_eq!(ports_of(&after), [("web", Protocol::Tcp, 80)]);
+    assert_eq!(reasons_of(&after), [ConflictReason::Port]);
+}
+
+#[test]
 fn a_name_that_lost_its_number_is_free_for_another_number() {
     let exports = [
         export_from("c1")

@@ -20,11 +20,18 @@ pub(super) fn fixtures() -> PathBuf {
     ))
 }
 
+/// A scenario with a record that no reader accepts: Cilium gives an ExternalName Service a frontend without address.
+const UNREADABLE: &str = "g09-externalname";
+
 /// Key suffix and value of every recorded record whose key contains `kind`, with its cluster.
 pub(super) fn recorded(kind: &str) -> Vec<(ClusterName, String, String)> {
     let mut found = Vec::new();
     for scenario in fs::read_dir(fixtures()).unwrap() {
-        for file in fs::read_dir(scenario.unwrap().path()).unwrap() {
+        let scenario = scenario.unwrap().path();
+        if scenario.ends_with(UNREADABLE) {
+            continue;
+        }
+        for file in fs::read_dir(scenario).unwrap() {
             let path = file.unwrap().path();
             if !path.to_string_lossy().ends_with("-records.json") {
                 continue;
