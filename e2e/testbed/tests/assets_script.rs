@@ -81,8 +81,10 @@ impl Machine {
     }
 
     fn script(&self) -> Command {
-        let mut command = Command::new(SCRIPT);
+        // Whoever runs the tests in the background may ignore signals, and a shell cannot trap what it inherits as ignored.
+        let mut command = Command::new("/usr/bin/env");
         command
+            .args(["--default-signal=INT,TERM", SCRIPT])
             .env_clear()
             .env("PATH", self.path("bin"))
             .env("TOMBOLO_CACHE", self.path("cache"))

@@ -153,8 +153,11 @@ fn start_subject(mode: &str) -> Result<Child> {
 }
 
 fn command(mode: &str) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    // Whoever runs the tests in the background may ignore signals, and that is inherited.
+    let mut command = Command::new("/usr/bin/env");
     command
+        .arg("--default-signal=INT,TERM")
+        .arg(std::env::current_exe()?)
         .env(MODE, mode)
         .env_remove("KEEP")
         .env("TOMBOLO_CLUSTERS", "api");
