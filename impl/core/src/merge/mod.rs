@@ -13,9 +13,11 @@ mod session_affinity;
 mod traffic;
 
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::precedence::oldest_first;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

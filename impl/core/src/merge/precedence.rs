@@ -5,7 +5,7 @@
 use crate::service::ExportSpec;
 
 /// The exports, oldest first. Stable for exports that are equal in both time and cluster.
-pub(super) fn oldest_first(exports: &[ExportSpec]) -> Vec<&ExportSpec> {
+pub(crate) fn oldest_first(exports: &[ExportSpec]) -> Vec<&ExportSpec> {
     let mut ordered: Vec<_> = exports.iter().collect();
     ordered.sort_by(|a, b| (a.created_at, &a.cluster).cmp(&(b.created_at, &b.cluster)));
     ordered

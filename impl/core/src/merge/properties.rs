@@ -88,7 +88,7 @@ fn export(cluster: &'static str) -> impl Strategy<Value = ExportSpec> {
 }
 
 /// Exports of at least one cluster, each of another, in a random order.
-fn exports() -> impl Strategy<Value = Vec<ExportSpec>> {
+pub(crate) fn exports() -> impl Strategy<Value = Vec<ExportSpec>> {
     subsequence(&CLUSTERS[..], 1..=CLUSTERS.len())
         .prop_flat_map(|clusters| clusters.into_iter().map(export).collect::<Vec<_>>())
         .prop_shuffle()
