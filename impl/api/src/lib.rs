@@ -2,6 +2,7 @@
 //!
 //! Shared by the product and the conformance suite; holds no behaviour.
 
+pub mod about;
 pub mod conditions;
 pub mod crds;
 pub mod keys;

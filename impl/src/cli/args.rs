@@ -2,10 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
-use tombolo_core::names::{ClusterId, ClusterName};
+use tombolo_core::names::{ClusterId, ClusterName, Namespace, ServiceName};
 
+use super::explain_conflict::{self, ManifestSource};
 use crate::telemetry::logs::Format;
 
 /// Multi-cluster Services for Kubernetes, compatible with Cilium ClusterMesh.
@@ -31,6 +32,80 @@ pub enum Command {
     Run(Role),
     /// Print the CustomResourceDefinitions of ServiceExport and ServiceImport as YAML.
     Crds,
+    /// Explain what the mesh does with a service, and what to change.
+    #[command(subcommand)]
+    Explain(Explain),
+}
+
+/// What can be explained.
+#[derive(Debug, Subcommand)]
+pub enum Explain {
+    /// Why clusters are in conflict over an exported service: who wants what, who wins, since when, what to change.
+    #[command(after_long_help = explain_conflict::HELP)]
+    Conflict(ConflictArgs),
+}
+
+/// Flags of `tombolo explain conflict`.
+#[derive(Debug, Clone, Args)]
+pub struct ConflictArgs {
+    /// Name of the Service, ServiceExport and ServiceImport.
+    pub name: ServiceName,
+    /// Their namespace.
+    #[arg(long, short, default_value = "default")]
+    pub namespace: Namespace,
+    /// How to say it.
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// Kubeconfig with a context for each cluster.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Contexts of all clusters of the mesh. A cluster is called as its ClusterProperty cluster.clusterset.k8s.io says, else as
+    /// its context.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,NAME",
+        requires = "kubeconfig",
+        required_unless_present = "files"
+    )]
+    pub contexts: Vec<String>,
+    /// What the clusters of contexts are called in the mesh, where neither property nor context says it.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTEXT=CLUSTER",
+        value_parser = cluster_of_context,
+        requires = "contexts"
+    )]
+    pub names: Vec<(String, ClusterName)>,
+    /// Manifests of a cluster: YAML or JSON with its Service, ServiceExport and Namespace, or a directory of such files. Without
+    /// CLUSTER= a file belongs to the cluster of its name: paris.yaml to paris. Needs no cluster.
+    #[arg(
+        long = "file",
+        short = 'f',
+        value_name = "[CLUSTER=]FILE",
+        value_parser = ManifestSource::parse,
+        conflicts_with = "contexts"
+    )]
+    pub files: Vec<ManifestSource>,
+    /// Whether namespaces without the annotation clustermesh.cilium.io/global are global.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub default_global_namespace: bool,
+}
+
+/// How an answer looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Sentences and tables.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+fn cluster_of_context(text: &str) -> Result<(String, ClusterName), String> {
+    let (context, cluster) = text.split_once('=').ok_or("expected CONTEXT=CLUSTER")?;
+    let cluster = ClusterName::try_from(cluster).map_err(|error| error.to_string())?;
+    Ok((context.to_owned(), cluster))
 }
 
 /// The roles.
@@ -51,9 +126,13 @@ pub struct ClusterArgs {
     /// Context in the kubeconfig; its current context when absent.
     #[arg(long, requires = "kubeconfig")]
     pub context: Option<String>,
-    /// Name of this cluster, unique in the mesh: an RFC 1123 label of at most 32 characters.
+    /// Name of this cluster, unique in the mesh: an RFC 1123 label of at most 32 characters. May be left out when the
+    /// cluster has the ClusterProperty cluster.clusterset.k8s.io (About API), and has to equal it otherwise.
     #[arg(long)]
-    pub cluster_name: ClusterName,
+    pub cluster_name: Option<ClusterName>,
+    /// Name of the ClusterSet; has to equal the ClusterProperty clusterset.k8s.io where there is one.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub clusterset_name: Option<String>,
     /// Id of this cluster, unique in the mesh: 1 to 255, or to 511 with --max-connected-clusters 511.
     #[arg(long)]
     pub cluster_id: ClusterId,

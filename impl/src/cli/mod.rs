@@ -4,12 +4,14 @@
 
 pub mod args;
 pub mod components;
+pub mod explain_conflict;
+mod render;
 mod roles;
 
 use anyhow::Result;
 
 use crate::{cluster::client, kvstore::config::ConfigError, mesh::config_dir, telemetry::logs};
-use args::{Cli, Command};
+use args::{Cli, Command, Explain};
 
 /// Carries out what the user asked for.
 pub fn run(cli: Cli) -> Result<()> {
@@ -18,6 +20,7 @@ pub fn run(cli: Cli) -> Result<()> {
             print!("{}", tombolo_api::crds::yaml());
             Ok(())
         }
+        Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
         Command::Run(role) => {
             logs::install(cli.log_format, &cli.log_level)?;
             roles::run(role)
@@ -33,6 +36,9 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<ConfigError>()
             || cause.is::<config_dir::Error>()
             || cause.is::<roles::IdTooLarge>()
+            || cause.is::<tombolo_core::identity::Error>()
+            || cause.is::<explain_conflict::Error>()
+            || cause.is::<explain_conflict::ManifestError>()
     });
     if input { 2 } else { 1 }
 }

@@ -8,16 +8,22 @@ use prometheus_client::{
     registry::Registry,
 };
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tombolo_core::{
+    identity::{Identity, Stated},
+    names::ClusterName,
+};
 
 use super::{
     args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
     components::{Component, run_all, stop_on_signals},
 };
 use crate::{
-    cluster::client,
+    cluster::{client, identity},
     kvstore::{config::EtcdConfig, etcd::EtcdStore},
     mesh::{
+        config_dir,
         peers::{LocalCluster, RemoteState, run_peers},
         publisher::{self, Metrics, records::Publishing},
     },
@@ -67,25 +73,33 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         None => EtcdConfig::from_urls(&args.etcd_endpoints)?,
     };
     let client = client_of(&args.cluster).await?;
+    let (identify, name) = identify(&args.cluster, &client, cancel);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let health = Health::new(registry);
-    let options = publisher::Options {
-        publishing: Publishing {
-            cluster: args.cluster.cluster_name.clone(),
-            id: args.cluster.cluster_id,
-            default_global_namespace: args.cluster.default_global_namespace,
-        },
-        max_connected_clusters: args.cluster.max_connected_clusters,
-        lease_ttl: args.lease_ttl,
-        metrics,
-        gate: Some(health.gate("published")),
+    let gate = health.gate("published");
+    let serve = serve(health, &args.cluster, cancel);
+    let (store, stop) = (EtcdStore::new(etcd), cancel.clone());
+    let publish = async move {
+        let Some(cluster) = name.get(&stop).await else {
+            return Ok(());
+        };
+        let options = publisher::Options {
+            publishing: Publishing {
+                cluster,
+                id: args.cluster.cluster_id,
+                default_global_namespace: args.cluster.default_global_namespace,
+            },
+            max_connected_clusters: args.cluster.max_connected_clusters,
+            lease_ttl: args.lease_ttl,
+            metrics,
+            gate: Some(gate),
+        };
+        Ok(Box::pin(publisher::run(client, store, options, stop)).await?)
     };
-    let store = EtcdStore::new(etcd);
-    let stop = cancel.clone();
-    let publish = async move { Ok(Box::pin(publisher::run(client, store, options, stop)).await?) };
     Ok(vec![
-        serve(health, &args.cluster, cancel),
+        serve,
+        identify,
         Component {
             name: "publisher",
             run: Box::pin(publish),
@@ -95,7 +109,9 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
 
 async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {
     check_id(&args.cluster)?;
+    config_dir::check(&args.clustermesh_config)?;
     let client = client_of(&args.cluster).await?;
+    let (identify, name) = identify(&args.cluster, &client, cancel);
     let queues = Queues::new();
     let reported = queues.clone();
     let remote = RemoteState::new(Arc::new(move |dirty| reported.remote(&dirty)));
@@ -104,35 +120,96 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
     let on_write = count_writes(&mut registry);
     let health = Health::new(registry);
     let ready = health.gate("controllers");
-    let options = operator::Options {
-        cluster: args.cluster.cluster_name.clone(),
-        default_global: args.cluster.default_global_namespace,
-        install_crds: args.install_crds,
-        on_write,
-        on_ready: Box::new(move || ready.set(true)),
-    };
-    let local = LocalCluster {
-        name: args.cluster.cluster_name.clone(),
-        id: args.cluster.cluster_id,
-        max_connected: args.cluster.max_connected_clusters,
-    };
-    let (state, stop) = (remote.clone(), cancel.clone());
-    let directory = args.clustermesh_config;
-    let follow = async move { Ok(run_peers(directory, local, state, stop).await?) };
+    let serve = serve(health, &args.cluster, cancel);
+    let follow = follow_peers(&args, name.clone(), remote.clone(), cancel.clone());
     let stop = cancel.clone();
-    let control =
-        async move { Ok(operator::run(client, options, Arc::new(remote), queues, stop).await?) };
+    let control = async move {
+        let Some(cluster) = name.get(&stop).await else {
+            return Ok(());
+        };
+        let options = operator::Options {
+            cluster,
+            default_global: args.cluster.default_global_namespace,
+            install_crds: args.install_crds,
+            on_write,
+            on_ready: Box::new(move || ready.set(true)),
+        };
+        Ok(operator::run(client, options, Arc::new(remote), queues, stop).await?)
+    };
     Ok(vec![
-        serve(health, &args.cluster, cancel),
-        Component {
-            name: "peers",
-            run: Box::pin(follow),
-        },
+        serve,
+        identify,
+        follow,
         Component {
             name: "controllers",
             run: Box::pin(control),
         },
     ])
+}
+
+fn follow_peers(
+    args: &OperatorArgs,
+    name: OwnName,
+    state: RemoteState,
+    stop: CancellationToken,
+) -> Component {
+    let (id, max_connected) = (args.cluster.cluster_id, args.cluster.max_connected_clusters);
+    let directory = args.clustermesh_config.clone();
+    let run = async move {
+        let Some(name) = name.get(&stop).await else {
+            return Ok(());
+        };
+        let local = LocalCluster {
+            name,
+            id,
+            max_connected,
+        };
+        Ok(run_peers(directory, local, state, stop).await?)
+    };
+    Component {
+        name: "peers",
+        run: Box::pin(run),
+    }
+}
+
+/// The name of this cluster, once it is known.
+#[derive(Clone)]
+struct OwnName(watch::Receiver<Option<Identity>>);
+
+impl OwnName {
+    /// Waits for the name; none when the role stops before it is known.
+    async fn get(&self, cancel: &CancellationToken) -> Option<ClusterName> {
+        let mut known = self.0.clone();
+        let found = cancel.run_until_cancelled(known.wait_for(Option::is_some));
+        let identity = found.await?.ok()?.clone()?;
+        Some(identity.cluster)
+    }
+}
+
+/// The component that finds out who this cluster is and stops the role when that changes, and where it tells the name.
+fn identify(
+    args: &ClusterArgs,
+    client: &kube::Client,
+    cancel: &CancellationToken,
+) -> (Component, OwnName) {
+    let stated = Stated {
+        cluster: args.cluster_name.clone(),
+        clusterset: args.clusterset_name.clone(),
+    };
+    let (tell, known) = watch::channel(None);
+    let (client, stop) = (client.clone(), cancel.clone());
+    let run = async move {
+        let Some(identity) = identity::resolve(&client, &stated, &stop).await? else {
+            return Ok(());
+        };
+        tell.send_replace(Some(identity.clone()));
+        Ok(identity::guard(client, &identity, &stop).await?)
+    };
+    let component = Component {
+        name: "identity",
+        run: Box::pin(run),
+    };
+    (component, OwnName(known))
 }
 
 fn check_id(args: &ClusterArgs) -> Result<(), IdTooLarge> {

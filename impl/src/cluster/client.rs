@@ -6,9 +6,10 @@ use std::{
 };
 
 use kube::{
-    Client, Config,
+    Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// How long a connection attempt to the API server may take.
@@ -57,6 +58,23 @@ pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let server = config.cluster_url.to_string();
     Client::try_from(config).map_err(|source| Error::Client { server, source })
+}
+
+/// An object, or none: there is no such object, or its kind is not served. For the latter an API server answers with a page of
+/// text, which says nothing but 404.
+pub async fn get_if_served<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    match api.get_opt(name).await {
+        Err(error) if is_not_served(&error) => Ok(None),
+        answer => answer,
+    }
+}
+
+/// Whether the API server does not know what it was asked for.
+pub fn is_not_served(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 async fn from_file(file: &Path, context: Option<&str>) -> Result<Config, Error> {

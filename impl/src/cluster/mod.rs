@@ -5,3 +5,4 @@
 pub mod cache;
 pub mod client;
 pub mod facts;
+pub mod identity;

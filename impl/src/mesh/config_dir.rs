@@ -69,6 +69,15 @@ pub enum Error {
     Config(#[from] ConfigError),
 }
 
+/// Whether the directory can be read, before anything else is known.
+pub fn check(dir: &Path) -> Result<(), Error> {
+    let readable = fs::read_dir(dir).map(drop);
+    readable.map_err(|source| Error::Directory {
+        dir: dir.to_owned(),
+        source,
+    })
+}
+
 /// The directory.
 #[derive(Debug, Clone)]
 pub struct ConfigDir {
