@@ -76,6 +76,19 @@ fn a_port_that_lost_a_conflict_is_not_mirrored() {
 }
 
 #[test]
+fn a_slice_without_ports_is_mirrored_if_it_names_endpoints() {
+    let without_ports = local("web-abcde", |slice| slice.ports = None);
+    let empty = local("web-fghij", |slice| {
+        slice.ports = None;
+        slice.endpoints = None;
+    });
+
+    let mirrored = mirrored("[]", "[]", &[without_ports, empty]);
+
+    assert_eq!(names(&mirrored), ["derived-x-abcde"]);
+}
+
+#[test]
 fn a_port_of_another_protocol_is_not_mirrored() {
     let udp = "[{name: http, protocol: UDP, port: 80}]";
 
