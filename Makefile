@@ -25,8 +25,8 @@ demo: setup assets ## two real control planes, one mesh: export, import, conflic
 test: setup assets ## everything this machine can run
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/test
 
-conformance: setup assets ## the conformance cases on two fresh control planes
-	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo test -p tombolo-conformance
+conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_REPORT="$(abspath $(REPORT))" cargo test -p tombolo-conformance
 
 lint: setup ## format, clippy, documentation; warnings are errors
 	cargo fmt --all --check

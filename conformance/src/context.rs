@@ -23,32 +23,12 @@ use tokio::sync::watch;
 use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
 
 use crate::{
+    budgets::Budgets,
     case::{Blame, Failure},
     changes::Changes,
     clusters::Cluster,
     objects::{self, HELLO},
 };
-
-/// How long a case waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Budgets {
-    /// Until something has to be there, or gone. 20 s, as the upstream suite.
-    pub appear: Duration,
-    /// For how long something has to stay. 5 s, as the upstream suite.
-    pub stay: Duration,
-    /// Longest time between two looks. Cases look at once when an object in their namespace changed.
-    pub poll: Duration,
-}
-
-impl Default for Budgets {
-    fn default() -> Self {
-        Self {
-            appear: Duration::from_secs(20),
-            stay: Duration::from_secs(5),
-            poll: Duration::from_millis(500),
-        }
-    }
-}
 
 /// Between two looks at the clock of an API server.
 const CLOCK: Duration = Duration::from_millis(100);
@@ -100,6 +80,11 @@ impl Context {
                 format!("{}-beside", self.namespace),
             ))
         })
+    }
+
+    /// The world with the other namespace, if the case asked for it.
+    pub(crate) fn has_beside(&self) -> Option<&Self> {
+        self.beside.get().map(Box::as_ref)
     }
 
     /// The wait that took longest so far.
@@ -200,7 +185,7 @@ impl Context {
     /// Deletes its namespaces everywhere, pods at once. Does not wait; errors are left to the next run.
     pub async fn delete_namespaces(&self) {
         self.delete_namespace().await;
-        if let Some(beside) = self.beside.get() {
+        if let Some(beside) = self.has_beside() {
             beside.delete_namespace().await;
         }
     }

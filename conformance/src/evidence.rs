@@ -1,6 +1,6 @@
 //! What a namespace held when a case failed. Reads only; what cannot be read is said in its place.
 
-use std::{fmt::Write as _, fs, io, path::Path};
+use std::{fmt::Write as _, fs, io, iter, path::Path};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -27,13 +27,17 @@ impl Evidence {
     /// documents; a file for each kind.
     pub async fn collect(ctx: &Context) -> Self {
         let mut files = Vec::new();
-        for cluster in ctx.everywhere() {
-            files.push(objects::<ServiceExport>(ctx, cluster).await);
-            files.push(objects::<ServiceImport>(ctx, cluster).await);
-            files.push(objects::<Service>(ctx, cluster).await);
-            files.push(objects::<EndpointSlice>(ctx, cluster).await);
-            files.push(objects::<Pod>(ctx, cluster).await);
-            files.push(objects::<Event>(ctx, cluster).await);
+        for (ctx, place) in iter::once((ctx, "")).chain(ctx.has_beside().map(|it| (it, "beside/")))
+        {
+            for cluster in ctx.everywhere() {
+                let place = format!("{}/{place}", file_name(&ctx.clusters[cluster].name));
+                files.push(objects::<ServiceExport>(ctx, cluster, &place).await);
+                files.push(objects::<ServiceImport>(ctx, cluster, &place).await);
+                files.push(objects::<Service>(ctx, cluster, &place).await);
+                files.push(objects::<EndpointSlice>(ctx, cluster, &place).await);
+                files.push(objects::<Pod>(ctx, cluster, &place).await);
+                files.push(objects::<Event>(ctx, cluster, &place).await);
+            }
         }
         Self { files }
     }
@@ -62,7 +66,7 @@ pub fn directory_name(case: &Case) -> String {
     case.id.replace('/', "-")
 }
 
-async fn objects<K>(ctx: &Context, cluster: usize) -> (String, String)
+async fn objects<K>(ctx: &Context, cluster: usize, place: &str) -> (String, String)
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -84,8 +88,7 @@ where
             }
         }
     }
-    let file = format!("{}/{}.yaml", file_name(name), K::kind(&()));
-    (file, text)
+    (format!("{place}{}.yaml", K::kind(&())), text)
 }
 
 /// A cluster's name as the name of a directory: contexts may be called anything.

@@ -3,6 +3,7 @@
 //! A case sees nothing but the API servers of its clusters: it must never look into a store, a log or a process of the
 //! implementation, and this crate must never depend on one. Cases are values in one array per file, see [`cases`].
 
+pub mod budgets;
 pub mod bugs;
 pub mod case;
 pub mod cases;

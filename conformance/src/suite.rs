@@ -12,10 +12,11 @@ use std::{
 use futures::{StreamExt as _, stream};
 
 use crate::{
+    budgets::Budgets,
     case::{Case, Failure, Feature},
     changes::Changes,
     clusters::Cluster,
-    context::{Budgets, Context, Wait},
+    context::{Context, Wait},
     evidence::Evidence,
 };
 

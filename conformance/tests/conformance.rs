@@ -11,7 +11,7 @@ use std::{
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 use tombolo_conformance::{
-    case::Case,
+    case::{Case, Feature},
     cases,
     clusters::{self, Cluster},
     evidence::{self, Evidence},
@@ -21,7 +21,7 @@ use tombolo_conformance::{
 use tombolo_testbed::{Error, FAKE_NODE, Provider, Testbed, eventually};
 
 /// Cases at the same time, where the command line does not say: they mostly wait.
-const THREADS: usize = 24;
+const THREADS: usize = 32;
 /// Lines of each process's log that go into the evidence of a failed case.
 const LOG_LINES: usize = 500;
 /// Time for the operators to install the CRDs, on a busy machine.
@@ -50,9 +50,15 @@ fn main() {
         runtime: Runtime::new().expect("the system gives threads"),
         world: OnceLock::new(),
         ended: Mutex::default(),
-        report: std::env::var_os("TOMBOLO_REPORT").map(PathBuf::from),
+        report: std::env::var_os("TOMBOLO_REPORT")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from),
     });
-    let trials = cases::all()
+    let mut cases: Vec<_> = cases::all().collect();
+    // Cases with pods take longest: they start first.
+    cases.sort_by_key(|case| !case.features.contains(&Feature::Backends));
+    let trials = cases
+        .into_iter()
         .map(|case| {
             let shared = Arc::clone(&shared);
             Trial::ignorable_test(case.id, move || run(case, &shared))

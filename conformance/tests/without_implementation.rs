@@ -10,10 +10,10 @@ use kube::{
 };
 use serde_json::Value;
 use tombolo_conformance::{
+    budgets::Budgets,
     case::Case,
     cases,
     clusters::{self, Cluster},
-    context::Budgets,
     report::Counts,
     suite::{Cleanup, Suite, Verdict},
 };

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Counts;
 use crate::{
+    budgets::Budgets,
     case::{Blame, Case, Feature, Group},
     cases,
     clusters::Facts,
-    context::Budgets,
     coverage::Results,
     suite::Verdict,
 };

@@ -1,0 +1,24 @@
+//! How long cases wait. Numbers only.
+
+use std::time::Duration;
+
+/// How long a case waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Budgets {
+    /// Until something has to be there, or gone. 20 s, as the upstream suite.
+    pub appear: Duration,
+    /// For how long something has to stay. 5 s, as the upstream suite.
+    pub stay: Duration,
+    /// Longest time between two looks. Cases look at once when an object in their namespace changed.
+    pub poll: Duration,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            appear: Duration::from_secs(20),
+            stay: Duration::from_secs(5),
+            poll: Duration::from_millis(500),
+        }
+    }
+}
