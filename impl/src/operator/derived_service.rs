@@ -66,15 +66,19 @@ pub enum Decision {
 
 /// Brings the derived Service of one import in line with it, and the import's IPs in line with the Service.
 ///
-/// While the import is not what it should be nothing is done: that it is put right comes back here.
+/// While the import is not what it should be nothing is done, and it is looked at again: what it should be may become what it
+/// is without a write to it. An import that a user made
+/// and nobody exports counts as none.
 pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply::Error> {
     let Some(namespace_global) = ctx.namespace_gate(name) else {
         return Ok(());
     };
     if !service_import::is_settled(name, ctx) {
-        return Ok(());
+        let object = format!("Service {}", name.derived());
+        return Err(apply::Error::Unsettled { object });
     }
     let import = ctx.import(name);
+    let import = import.filter(|import| service_import::is_ours(import));
     let actual = ctx.service(&name.derived());
     let observed = Observed {
         name,

@@ -6,32 +6,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ClientIPConfig, SessionAffinityConfig};
 use kube::{ResourceExt, api::ObjectMeta};
 use serde_json::{Value, json};
 use tombolo_api::{
     keys,
-    v1beta1::{ClusterStatus, ServiceImport, ServiceImportSpec, ServiceImportStatus, ServicePort},
+    v1beta1::{ServiceImport, ServiceImportSpec, ServicePort},
 };
 use tombolo_core::{
-    conditions::import_condition,
     families,
     merge::Merged,
     names::{ClusterName, NamespacedName},
-    service::{ImportType, IpFamily},
+    service::IpFamily,
 };
 use tracing::info;
 
 use crate::operator::{
     apply::{self, Controller},
-    conditions,
     context::{Context, View, owned},
-    endpoint_slice_sync::opts_out,
 };
 
+mod status;
+
+pub use status::build_status;
+
 const CONTROLLER: Controller = Controller::ServiceImport;
-const CONDITIONS: [&str; 1] = ["Ready"];
 
 /// What the decision about one import rests on.
 #[derive(Debug)]
@@ -82,7 +81,7 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
         (Decision::Leave, Some(actual)) if !observed.held.is_empty() => actual.clone(),
         (Decision::Delete | Decision::Leave, _) => return Ok(()),
     };
-    status(&observed, &import, ctx).await
+    status::update(&observed, &import, ctx).await
 }
 
 /// Whether an import is as it should be, or there is rightly none.
@@ -117,26 +116,11 @@ fn observe<'a>(
     }
 }
 
-async fn status(
-    observed: &Observed<'_>,
-    import: &ServiceImport,
-    ctx: &Context,
-) -> Result<(), apply::Error> {
-    let desired = build_status(observed, import, Timestamp::now());
-    if is_same_status(&desired, import.status.as_ref()) {
-        return Ok(());
-    }
-    let strays = |applied: &ServiceImport| status_strays(&desired, applied);
-    ctx.writer
-        .apply_status(CONTROLLER, import, &desired, strays)
-        .await?;
-    Ok(())
-}
-
 /// Decides what an import should be.
 ///
 /// With clusters held (see [`Observed::held`]) nobody knows whose export is the oldest: the import stays as it is, and only
-/// ports that clash with none of its own are added. An import that never got a status is not deleted while a peer is loading.
+/// ports that clash with none of its own are added. An import that never got a status is not deleted while a peer is loading,
+/// and one that no controller made is never deleted.
 pub fn decide(observed: &Observed<'_>) -> Decision {
     let leaving = |import: &ServiceImport| import.metadata.deletion_timestamp.is_some();
     if observed.actual.is_some_and(leaving) {
@@ -146,7 +130,7 @@ pub fn decide(observed: &Observed<'_>) -> Decision {
         let backed = observed.actual.is_some_and(has_clusters);
         let may_be_backed = !observed.held.is_empty() || (!backed && observed.any_loading);
         return match observed.actual {
-            Some(_) if !may_be_backed => Decision::Delete,
+            Some(import) if !may_be_backed && is_ours(import) => Decision::Delete,
             Some(_) | None => Decision::Leave,
         };
     };
@@ -242,6 +226,18 @@ fn hold(desired: &mut ServiceImport, actual: &ServiceImport) {
     }
 }
 
+/// Whether a controller of the mesh, Tombolo or Cilium, made an import or took it over.
+///
+/// It annotates an import in the write that makes it, and clusters stand in a status, which users do not write. An import
+/// with neither was made by a user, and is left alone as long as nobody exports its name.
+pub fn is_ours(import: &ServiceImport) -> bool {
+    let annotations = [keys::SUPPORTED_IP_FAMILIES, keys::DERIVED_SERVICE];
+    let mut annotated = annotations
+        .iter()
+        .map(|key| import.annotations().contains_key(*key));
+    annotated.any(|annotated| annotated) || has_clusters(import)
+}
+
 fn has_clusters(import: &ServiceImport) -> bool {
     let status = import.status.as_ref();
     let clusters = status.and_then(|status| status.clusters.as_ref());
@@ -297,100 +293,6 @@ fn strays(desired: &ServiceImport, actual: &ServiceImport) -> Option<Value> {
         }
     }
     (patch != json!({})).then_some(patch)
-}
-
-/// The status that an import should have.
-pub fn build_status(
-    observed: &Observed<'_>,
-    import: &ServiceImport,
-    now: Timestamp,
-) -> ServiceImportStatus {
-    let merged = observed
-        .view
-        .merged
-        .iter()
-        .flat_map(|merged| &merged.clusters);
-    let clusters: BTreeSet<_> = merged.chain(&observed.held).collect();
-    let supported = supported_families(import);
-    let derived = import.annotations().contains_key(keys::DERIVED_SERVICE);
-    let ready = import_condition(observed.view.namespace_global, &supported, derived);
-    let before = import
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref());
-    ServiceImportStatus {
-        endpoint_slice_objects: Some(slices_exist(observed, import, &supported).to_owned()),
-        clusters: Some(
-            clusters
-                .into_iter()
-                .map(|cluster| ClusterStatus {
-                    cluster: cluster.to_string(),
-                })
-                .collect(),
-        ),
-        conditions: Some(conditions::with_times(
-            &[ready],
-            before.unwrap_or_default(),
-            now,
-        )),
-    }
-}
-
-fn supported_families(import: &ServiceImport) -> Vec<IpFamily> {
-    let annotation = import.annotations().get(keys::SUPPORTED_IP_FAMILIES);
-    annotation
-        .and_then(|text| families::from_annotation(text))
-        .unwrap_or_default()
-}
-
-/// Whether EndpointSlices hold all endpoints of the import (`KEP-1645#39`).
-///
-/// Every derived Service gets slices, so they exist when it does: in a global namespace, with a family that this cluster can
-/// serve and, unless it is headless, with a port. With the annotation that opts out there are at most slices of local
-/// endpoints; whoever took these for the whole would miss clusters, so that counts as absent.
-fn slices_exist(
-    observed: &Observed<'_>,
-    import: &ServiceImport,
-    supported: &[IpFamily],
-) -> &'static str {
-    let headless = import.spec.type_ == ImportType::Headless.as_str();
-    let derived = observed.view.namespace_global
-        && !supported.is_empty()
-        && (headless || !import.spec.ports.is_empty());
-    if derived && !opts_out(import.annotations()) {
-        "Present"
-    } else {
-        "Absent"
-    }
-}
-
-fn is_same_status(desired: &ServiceImportStatus, actual: Option<&ServiceImportStatus>) -> bool {
-    let Some(actual) = actual else {
-        return false;
-    };
-    let (wanted, present) = (desired.conditions.as_deref(), actual.conditions.as_deref());
-    desired.clusters == actual.clusters
-        && desired.endpoint_slice_objects == actual.endpoint_slice_objects
-        && conditions::same(
-            wanted.unwrap_or_default(),
-            present.unwrap_or_default(),
-            &CONDITIONS,
-        )
-}
-
-fn status_strays(desired: &ServiceImportStatus, actual: &ServiceImport) -> Option<Value> {
-    if is_same_status(desired, actual.status.as_ref()) {
-        return None;
-    }
-    let present = actual
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref());
-    let wanted = desired.conditions.as_deref().unwrap_or_default();
-    Some(json!({ "status": {
-        "clusters": desired.clusters,
-        "conditions": conditions::whole(wanted, present.unwrap_or_default(), &CONDITIONS),
-    }}))
 }
 
 #[cfg(test)]

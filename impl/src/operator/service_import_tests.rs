@@ -1,10 +1,11 @@
+use jiff::Timestamp;
 use tombolo_core::{
     export::{ExportVerdict, Refusal},
     merge::merge,
-    service::{ExportSpec, Protocol, SessionAffinity},
+    service::{ExportSpec, ImportType, Protocol, SessionAffinity},
 };
 
-use super::*;
+use super::{status::is_same_status, *};
 use crate::operator::testkit::{cluster, named, object};
 
 /// An export of `shop/web` with one TCP port.
@@ -83,6 +84,33 @@ fn ports(import: &ServiceImport) -> Vec<i32> {
 fn an_import_that_nobody_exports_is_deleted() {
     assert_eq!(decided(&[], Some(&existing()), &[]), Decision::Delete);
     assert_eq!(decided(&[], None, &[]), Decision::Leave);
+}
+
+#[test]
+fn an_import_that_a_user_made_is_left_alone_until_somebody_exports_it() {
+    let mut hand_made = existing();
+    hand_made.status = None;
+    hand_made.metadata.annotations = Some(BTreeMap::from([("note".to_owned(), "1".to_owned())]));
+    let annotated = |key: &str| {
+        let mut import = hand_made.clone();
+        import
+            .annotations_mut()
+            .insert(key.to_owned(), String::new());
+        import
+    };
+    let mut with_clusters = existing();
+    with_clusters.metadata.annotations = None;
+
+    assert_eq!(decided(&[], Some(&hand_made), &[]), Decision::Leave);
+    for ours in [
+        annotated(keys::SUPPORTED_IP_FAMILIES),
+        annotated(keys::DERIVED_SERVICE),
+        with_clusters,
+    ] {
+        assert_eq!(decided(&[], Some(&ours), &[]), Decision::Delete);
+    }
+    let taken = decided(&[export("east", 1, ("http", 80))], Some(&hand_made), &[]);
+    assert!(is_ours(&applied(taken)));
 }
 
 #[test]
@@ -209,7 +237,7 @@ fn an_exported_annotation_cannot_name_the_derived_service_or_the_families() {
 }
 
 #[test]
-fn slices_are_absent_where_the_service_opts_out_or_cannot_be_served() {
+fn slices_are_absent_where_the_service_opts_out_or_is_not_served() {
     let name = named("shop", "web");
     let view = view(&[export("east", 1, ("http", 80))]);
     let status_of = |annotation: (&str, &str), global: bool| {
@@ -245,6 +273,18 @@ fn slices_are_absent_where_the_service_opts_out_or_cannot_be_served() {
         "Present"
     );
     assert_eq!(status_of((keys::SUPPORTED_IP_FAMILIES, ""), true), "Absent");
+    let mut unserved = existing();
+    unserved.annotations_mut().remove(keys::DERIVED_SERVICE);
+    let observed = Observed {
+        name: &name,
+        view: &view,
+        actual: None,
+        held: BTreeSet::new(),
+        any_loading: false,
+        enabled: &BTreeSet::new(),
+    };
+    let status = build_status(&observed, &unserved, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.endpoint_slice_objects.as_deref(), Some("Absent"));
 }
 
 #[test]

@@ -32,6 +32,12 @@ pub enum Error {
         /// Kind, namespace and name.
         object: String,
     },
+    /// What the write would rest on is itself about to be written.
+    #[error("{object} waits until its ServiceImport is as it should be; it is looked at again")]
+    Unsettled {
+        /// Kind, namespace and name.
+        object: String,
+    },
     /// The API server could not be asked, or it refused.
     #[error(
         "cannot {} {object}: {source}; check that the API server is reachable, the operator's rights, and the object", verb.as_str()
@@ -53,6 +59,7 @@ impl Error {
         match self {
             Self::Stale { .. } => "Stale",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
+            Self::Unsettled { .. } => "Unsettled",
             Self::Refused { .. } => "Refused",
         }
     }
