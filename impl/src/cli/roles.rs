@@ -28,7 +28,7 @@ use crate::{
         publisher::{self, Metrics, records::Publishing},
     },
     operator::{
-        self,
+        self, OnReconcile,
         apply::{Controller, OnWrite, Verb},
         triggers::Queues,
     },
@@ -118,6 +118,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
     let mut registry = Registry::default();
     remote.register_metrics(&mut registry);
     let on_write = count_writes(&mut registry);
+    let on_reconcile = count_reconciles(&mut registry);
     let health = Health::new(registry);
     let ready = health.gate("controllers");
     let serve = serve(health, &args.cluster, cancel);
@@ -132,6 +133,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
             default_global: args.cluster.default_global_namespace,
             install_crds: args.install_crds,
             on_write,
+            on_reconcile,
             on_ready: Box::new(move || ready.set(true)),
         };
         Ok(operator::run(client, options, Arc::new(remote), queues, stop).await?)
@@ -244,5 +246,19 @@ fn count_writes(registry: &mut Registry) -> OnWrite {
     Arc::new(move |controller: Controller, verb: Verb| {
         let labels = vec![("controller", controller.as_str()), ("verb", verb.as_str())];
         writes.get_or_create(&labels).inc();
+    })
+}
+
+/// A counter of names that were worked on, by controller and outcome.
+fn count_reconciles(registry: &mut Registry) -> OnReconcile {
+    let reconciles: Family<Vec<(&'static str, &'static str)>, Counter> = Family::default();
+    registry.register(
+        "tombolo_operator_reconciles",
+        "Names that a controller has worked on",
+        reconciles.clone(),
+    );
+    Arc::new(move |controller: Controller, outcome: &'static str| {
+        let labels = vec![("controller", controller.as_str()), ("outcome", outcome)];
+        reconciles.get_or_create(&labels).inc();
     })
 }

@@ -143,7 +143,12 @@ fn verdict(
 impl Context {
     /// Whether a namespace is global; none when there is no such namespace.
     pub fn namespace_gate(&self, name: &NamespacedName) -> Option<bool> {
-        let namespace = self.caches.namespaces.get("", name.namespace.as_str())?;
+        self.gate_of(name.namespace.as_str())
+    }
+
+    /// Whether the namespace of this name is global; none when there is no such namespace.
+    pub fn gate_of(&self, namespace: &str) -> Option<bool> {
+        let namespace = self.caches.namespaces.get("", namespace)?;
         let annotation = namespace.annotations().get(keys::NAMESPACE_GLOBAL);
         Some(namespace_is_global(
             annotation.map(String::as_str),

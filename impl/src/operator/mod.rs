@@ -21,4 +21,4 @@ pub mod virtual_ips;
 #[cfg(test)]
 mod testkit;
 
-pub use run::{Error, Options, run};
+pub use run::{Error, OnReconcile, Options, run};

@@ -2,7 +2,7 @@
 //!
 //! A write in hand is finished before it stops. Nothing is decided here.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, hash::Hash, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
@@ -17,6 +17,7 @@ use tombolo_core::{
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::{
+    cluster::cache::ObjectKey,
     operator::{
         apply::{self, Controller, OnWrite, Writer},
         context::{Caches, Context},
@@ -43,6 +44,9 @@ const BEGIN_RETRY_MAX: Duration = Duration::from_secs(3);
 /// How long writes in hand may take after the operator was told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Told of each name that a controller has worked on, and how it ended: `Done`, or the reason of the failure.
+pub type OnReconcile = Arc<dyn Fn(Controller, &'static str) + Send + Sync>;
+
 /// Settings of the operator.
 pub struct Options {
     /// This cluster.
@@ -53,6 +57,8 @@ pub struct Options {
     pub install_crds: bool,
     /// Told of each write, for metrics.
     pub on_write: OnWrite,
+    /// Told of each name that was worked on, for metrics.
+    pub on_reconcile: OnReconcile,
     /// Called once the caches are filled and the workers run.
     pub on_ready: Box<dyn FnOnce() + Send>,
 }
@@ -117,12 +123,16 @@ pub async fn run(
     });
     let mut watches = JoinSet::new();
     watch(&mut watches, &client, &ctx, &queues);
+    if install {
+        let (client, ctx, queues) = (client.clone(), Arc::clone(&ctx), queues.clone());
+        watches.spawn(async move { crds::keep(&client, || queues.everything_changed(&ctx)).await });
+    }
     tokio::select! {
         () = synced(&ctx.caches) => {}
         () = cancel.cancelled() => return Ok(()),
     }
     let mut workers = JoinSet::new();
-    employ(&mut workers, &ctx, &queues, &cancel);
+    employ(&mut workers, &ctx, &queues, &options.on_reconcile, &cancel);
     (options.on_ready)();
     tokio::select! {
         biased;
@@ -220,20 +230,26 @@ fn employ(
     workers: &mut JoinSet<()>,
     ctx: &Arc<Context>,
     queues: &Queues,
+    on_reconcile: &OnReconcile,
     cancel: &CancellationToken,
 ) {
     for (controller, queue) in queues.all() {
         for _ in 0..WORKERS {
             let (queue, ctx, cancel) = (queue.clone(), Arc::clone(ctx), cancel.clone());
-            workers.spawn(async move { work(controller, &queue, &ctx, &cancel).await });
+            let tell = Arc::clone(on_reconcile);
+            workers.spawn(async move { work(controller, &queue, &ctx, &tell, &cancel).await });
         }
     }
+    let (queue, ctx) = (queues.misnamed_exports.clone(), Arc::clone(ctx));
+    let (tell, cancel) = (Arc::clone(on_reconcile), cancel.clone());
+    workers.spawn(async move { refuse(&queue, &ctx, &tell, &cancel).await });
 }
 
 async fn work(
     controller: Controller,
     queue: &Queue<NamespacedName>,
     ctx: &Context,
+    on_reconcile: &OnReconcile,
     cancel: &CancellationToken,
 ) {
     loop {
@@ -248,18 +264,42 @@ async fn work(
         let outcome = reconcile(controller, &name, ctx)
             .instrument(span.clone())
             .await;
+        on_reconcile(controller, ending(&outcome));
         span.in_scope(|| settle(queue, &name, outcome));
     }
 }
 
-fn settle(queue: &Queue<NamespacedName>, name: &NamespacedName, outcome: Result<(), apply::Error>) {
+/// The worker of ServiceExports with impossible names.
+async fn refuse(
+    queue: &Queue<ObjectKey>,
+    ctx: &Context,
+    on_reconcile: &OnReconcile,
+    cancel: &CancellationToken,
+) {
+    loop {
+        let key = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            key = queue.next() => key,
+        };
+        let outcome = service_export::refuse(&key, ctx).await;
+        on_reconcile(Controller::ServiceExport, ending(&outcome));
+        settle(queue, &key, outcome);
+    }
+}
+
+fn ending(outcome: &Result<(), apply::Error>) -> &'static str {
+    outcome.as_ref().err().map_or("Done", apply::Error::reason)
+}
+
+fn settle<K: Ord + Clone + Hash>(queue: &Queue<K>, name: &K, outcome: Result<(), apply::Error>) {
     match outcome {
         Ok(()) => queue.done(name),
         Err(error @ apply::Error::NamespaceTerminating { .. }) => {
             info!(%error, "nothing more to do");
             queue.done(name);
         }
-        Err(error @ apply::Error::Stale { .. }) => {
+        Err(error @ (apply::Error::Stale { .. } | apply::Error::Unsettled { .. })) => {
             let delay = queue.retry(name);
             debug!(%error, ?delay, "trying again");
         }

@@ -9,14 +9,17 @@ use serde_json::{Value, json};
 use tombolo_api::v1beta1::ServiceExport;
 use tombolo_core::{
     conditions::{ConditionType, ExportOutcome, Status, export_conditions},
-    export::ExportVerdict,
+    export::{ExportVerdict, Refusal},
     names::NamespacedName,
 };
 
-use crate::operator::{
-    apply::{self, Controller},
-    conditions,
-    context::{Context, View},
+use crate::{
+    cluster::cache::ObjectKey,
+    operator::{
+        apply::{self, Controller},
+        conditions,
+        context::{Context, View},
+    },
 };
 
 const CONTROLLER: Controller = Controller::ServiceExport;
@@ -29,13 +32,37 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
     };
     let some_held = !ctx.held(ctx.import(name).as_deref(), &view).is_empty();
     let desired = build(&view, &export, some_held, Timestamp::now());
-    if is_same(&desired, &export) {
+    write(&export, &desired, ctx).await
+}
+
+/// Tells a ServiceExport with a name that no Service can have that it has no Service.
+pub async fn refuse((namespace, name): &ObjectKey, ctx: &Context) -> Result<(), apply::Error> {
+    let export = ctx.caches.exports.get(namespace, name);
+    let (Some(export), Some(global)) = (export, ctx.gate_of(namespace)) else {
+        return Ok(());
+    };
+    let refusal = if global {
+        Refusal::NoService
+    } else {
+        Refusal::NamespaceNotGlobal
+    };
+    let conditions = export_conditions(ExportOutcome::Refused(refusal));
+    let desired = conditions::with_times(&conditions, present(&export), Timestamp::now());
+    write(&export, &desired, ctx).await
+}
+
+async fn write(
+    export: &ServiceExport,
+    desired: &[ApiCondition],
+    ctx: &Context,
+) -> Result<(), apply::Error> {
+    if is_same(desired, export) {
         return Ok(());
     }
-    let strays = |applied: &ServiceExport| strays(&desired, applied);
-    let status = json!({ "conditions": &desired });
+    let strays = |applied: &ServiceExport| strays(desired, applied);
+    let status = json!({ "conditions": desired });
     ctx.writer
-        .apply_status(CONTROLLER, &*export, &status, strays)
+        .apply_status(CONTROLLER, export, &status, strays)
         .await?;
     Ok(())
 }

@@ -14,7 +14,7 @@ use tombolo_api::{
 use tombolo_core::names::NamespacedName;
 
 use crate::{
-    cluster::cache::Difference,
+    cluster::cache::{Difference, ObjectKey},
     mesh::peers::{Dirty, RecordKind},
     operator::{
         apply::Controller,
@@ -36,6 +36,8 @@ pub struct Queues {
     pub endpoint_slice_mirror: Queue<NamespacedName>,
     /// Names of global and derived Services.
     pub endpoint_slice_sync: Queue<NamespacedName>,
+    /// ServiceExports with names that no Service can have.
+    pub misnamed_exports: Queue<ObjectKey>,
 }
 
 impl Queues {
@@ -62,9 +64,18 @@ impl Queues {
         for name in all_names(ctx) {
             self.add_everywhere(&name);
         }
+        self.misnamed_changed(ctx, |_| true);
     }
 
-    /// Queues by controller. The CRDs have none.
+    fn misnamed_changed(&self, ctx: &Context, concerns: impl Fn(&ServiceExport) -> bool) {
+        for export in ctx.caches.exports.all() {
+            if name_of(&*export).is_none() && concerns(&export) {
+                self.misnamed_exports.add(key_of(&*export));
+            }
+        }
+    }
+
+    /// Queues of names by controller. The CRDs have none.
     pub fn all(&self) -> [(Controller, &Queue<NamespacedName>); 5] {
         [
             (Controller::ServiceImport, &self.service_import),
@@ -89,6 +100,7 @@ impl Queues {
         for name in all_names(ctx).iter().filter(|name| within(name)) {
             self.add_everywhere(name);
         }
+        self.misnamed_changed(ctx, |export| export.namespace() == namespace);
     }
 
     /// A Service changed: an exported one, a global one, a derived one, or none of these.
@@ -106,18 +118,27 @@ impl Queues {
         }
     }
 
-    /// A ServiceExport changed.
+    /// A ServiceExport changed. When only its status did, nothing depends on it but that status.
     pub fn export(&self, difference: &Difference<'_, ServiceExport>) {
-        if let Some(name) = sides(difference).next().and_then(name_of) {
-            self.exports_changed(&name);
-            self.endpoint_slice_mirror.add(name);
+        let Some(export) = sides(difference).next() else {
+            return;
+        };
+        match name_of(export) {
+            Some(name) if is_status_only(difference) => self.service_export.add(name),
+            Some(name) => {
+                self.exports_changed(&name);
+                self.endpoint_slice_mirror.add(name);
+            }
+            None => self.misnamed_exports.add(key_of(export)),
         }
     }
 
-    /// A ServiceImport changed.
+    /// A ServiceImport changed. The derived Service does not depend on its status.
     pub fn import(&self, difference: &Difference<'_, ServiceImport>) {
         if let Some(name) = sides(difference).next().and_then(name_of) {
-            self.derived_service.add(name.clone());
+            if !is_status_only(difference) {
+                self.derived_service.add(name.clone());
+            }
             self.service_import.add(name);
         }
     }
@@ -202,10 +223,29 @@ fn sides<'a, K>(difference: &Difference<'a, K>) -> impl Iterator<Item = &'a K> {
     difference.new.into_iter().chain(difference.old)
 }
 
+/// Whether nothing but the status of an object changed. The API server counts changes of all else but labels, annotations
+/// and references in the generation.
+fn is_status_only<K: Resource<DynamicType = ()>>(difference: &Difference<'_, K>) -> bool {
+    let rest = |object: &K| {
+        let mut metadata = object.meta().clone();
+        metadata.resource_version = None;
+        metadata.managed_fields = None;
+        metadata
+    };
+    match (difference.old, difference.new) {
+        (Some(old), Some(new)) => old.meta().generation.is_some() && rest(old) == rest(new),
+        (None, _) | (_, None) => false,
+    }
+}
+
 /// Name of an object; none when no Service can have it.
 fn name_of<K: Resource<DynamicType = ()>>(object: &K) -> Option<NamespacedName> {
     let namespace = object.namespace()?;
     NamespacedName::parse(&namespace, &object.name_any()).ok()
+}
+
+fn key_of<K: Resource<DynamicType = ()>>(object: &K) -> ObjectKey {
+    (object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// The import that a Service is derived from: its owner, or else what its label says.

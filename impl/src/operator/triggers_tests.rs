@@ -181,3 +181,39 @@ async fn an_object_with_a_name_that_no_service_can_have_is_ignored() {
 
     assert_eq!(dirty(&queues).await, []);
 }
+
+#[tokio::test]
+async fn a_status_alone_concerns_only_its_writer() {
+    let queues = Queues::new();
+    let export = |version: u32, generation: u32| -> ServiceExport {
+        added(&format!(
+            "{{metadata: {{name: web, namespace: shop, generation: {generation}, resourceVersion: '{version}'}}}}"
+        ))
+    };
+    let (before, status, spec) = (export(1, 1), export(2, 1), export(3, 2));
+
+    let changed = |old, new| Difference {
+        old: Some(old),
+        new: Some(new),
+    };
+    queues.export(&changed(&before, &status));
+    assert_eq!(
+        dirty(&queues).await,
+        [(Controller::ServiceExport, "shop/web".to_owned())]
+    );
+
+    queues.export(&changed(&status, &spec));
+    assert_eq!(dirty(&queues).await.len(), 3);
+}
+
+#[tokio::test]
+async fn an_export_with_a_name_that_no_service_can_have_is_set_apart() {
+    let queues = Queues::new();
+    let export: ServiceExport = added("{metadata: {name: a.b, namespace: shop}}");
+
+    queues.export(&new(&export));
+
+    assert!(dirty(&queues).await.is_empty());
+    let key = queues.misnamed_exports.next().await;
+    assert_eq!(key, ("shop".to_owned(), "a.b".to_owned()));
+}
