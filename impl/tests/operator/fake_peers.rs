@@ -68,6 +68,13 @@ impl FakePeers {
         self.report(RecordKind::Services, name);
     }
 
+    /// A peer has this global service no more.
+    pub(crate) fn unserve(&self, cluster: &str, name: &NamespacedName) {
+        let cluster = ClusterName::try_from(cluster).unwrap();
+        self.state().services.remove(&(name.clone(), cluster));
+        self.report(RecordKind::Services, name.clone());
+    }
+
     /// These peers are loading, all others are synced or none.
     pub(crate) fn set_loading(&self, clusters: &[&str]) {
         let names = clusters

@@ -1,14 +1,8 @@
 //! What peers export, imported.
 
 use anyhow::Result;
-use k8s_openapi::api::{
-    core::v1::{Namespace, Service},
-    discovery::v1::EndpointSlice,
-};
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::ResourceExt;
 use serde_json::json;
 use tombolo_api::{keys, v1beta1::ServiceImport};
 use tombolo_core::service::ImportType;
@@ -90,29 +84,37 @@ async fn what_others_set_on_an_import_is_taken_off_and_its_ip_stays() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_that_a_user_made_goes_or_is_taken_over() -> Result<()> {
+async fn an_import_that_a_user_made_is_left_alone_until_somebody_exports_its_name() -> Result<()> {
     let (world, operator) = shared().await?;
-    let taken = world.name("taken");
-    let yaml = |name: &str| {
-        format!(
-            "{{metadata: {{name: {name}, labels: {{foreign: '1'}}}}, spec: {{type: Headless, ports: [{{port: 1}}], trafficDistribution: x}}}}"
-        )
-    };
-    // In this order the export is known when the import appears.
-    operator.peers.export(export_from("east", &taken));
-    world.expect_ready("taken").await?;
-    world
-        .api::<ServiceImport>()
-        .delete("taken", &DeleteParams::default())
+    let name = world.name("web");
+    let yaml = "{metadata: {name: web, labels: {foreign: '1'}}, spec: {type: Headless, ports: [{port: 1}], trafficDistribution: x}}";
+    let made: ServiceImport = world.create(yaml).await?;
+    // Another name, and a full pass: the operator has looked at the import in between.
+    operator
+        .peers
+        .export(export_from("east", &world.name("other")));
+    operator.peers.set_loading(&[]);
+    world.expect_ready("other").await?;
+
+    let before: ServiceImport = world.api().get("web").await?;
+    assert_eq!(before.resource_version(), made.resource_version());
+    let derived = world
+        .api::<Service>()
+        .get_opt(name.derived().name.as_str())
         .await?;
+    assert_eq!(derived, None);
 
-    world.create::<ServiceImport>(&yaml("nobodys")).await?;
+    operator.peers.export(export_from("east", &name));
 
-    world.expect_gone::<ServiceImport>("nobodys").await?;
-    let import = world.expect_ready("taken").await?;
+    let import = world.expect_ready("web").await?;
+    assert_eq!(import.uid(), made.uid());
     assert_eq!(import.spec.type_, "ClusterSetIP");
+    assert_eq!(import.spec.traffic_distribution, None);
     assert_eq!(import.labels().get("foreign"), None);
-    Ok(())
+
+    operator.peers.withdraw("east", &name);
+
+    world.expect_gone::<ServiceImport>("web").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,6 +135,14 @@ async fn a_type_that_changes_makes_the_derived_service_anew() -> Result<()> {
         .await?;
     let no_ips = |import: &ServiceImport| import.spec.ips.is_none();
     world.expect("web", "the import has no IPs", no_ips).await?;
+
+    operator.peers.export(export_from("east", &name));
+
+    let has_ip = |import: &ServiceImport| {
+        let ips = import.spec.ips.clone().unwrap_or_default();
+        ips.len() == 1 && condition(import).as_deref() == Some("Ready")
+    };
+    world.expect("web", "the import has an IP", has_ip).await?;
     Ok(())
 }
 
@@ -142,19 +152,7 @@ async fn a_namespace_that_is_not_global_has_imports_without_service_and_ips() ->
     let name = world.name("web");
     operator.peers.export(export_from("east", &name));
     world.expect_ready("web").await?;
-    let namespaces: Api<Namespace> = Api::all(world.client.clone());
-    let gate = async |value: &str| {
-        let patch = json!({ "metadata": { "annotations": { keys::NAMESPACE_GLOBAL: value } } });
-        namespaces
-            .patch(
-                &world.namespace,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await
-    };
-
-    gate("false").await?;
+    world.gate("false").await?;
 
     let stopped = |import: &ServiceImport| {
         condition(import).as_deref() == Some("NamespaceNotGlobal")
@@ -168,7 +166,7 @@ async fn a_namespace_that_is_not_global_has_imports_without_service_and_ips() ->
         .expect_gone::<Service>(name.derived().name.as_str())
         .await?;
 
-    gate("true").await?;
+    world.gate("true").await?;
 
     let import = world.expect_ready("web").await?;
     assert_eq!(import.spec.ips.map(|ips| ips.len()), Some(1));

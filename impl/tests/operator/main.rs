@@ -3,8 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod at_rest;
+mod bad_input;
+mod definitions;
 mod fake_peers;
 mod importing;
 mod local;
+mod namespaces;
+mod orders;
+mod repair;
 mod restart;
+mod statuses;
+mod switches;
 mod world;

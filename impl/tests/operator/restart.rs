@@ -27,7 +27,7 @@ use crate::{
 const MESH: &str = keys::MANAGED_BY_MESH;
 
 /// The second cluster: its tests need operators of their own, and so run one after the other.
-static SECOND_CLUSTER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+pub(crate) static SECOND_CLUSTER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_loading_peer_backs_stays_until_it_is_synced() -> Result<()> {

@@ -1,26 +1,26 @@
 //! An operator that runs against a cluster of the testbed, and looks at that cluster.
 
 use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{core::v1::Service, discovery::v1::EndpointSlice},
+    api::{
+        core::v1::{Namespace, Service},
+        discovery::v1::EndpointSlice,
+    },
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tombolo::{
@@ -39,28 +39,79 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(20);
 /// A running operator. Dropping it stops it.
 pub(crate) struct Operator {
     pub(crate) peers: FakePeers,
-    writes: Arc<AtomicUsize>,
+    counts: Arc<Mutex<Counts>>,
     cancel: CancellationToken,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What an operator has done since it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Writes to the API server, by controller and verb.
+    pub(crate) writes: BTreeMap<(&'static str, &'static str), usize>,
+    /// Names worked on, by controller and outcome.
+    pub(crate) reconciles: BTreeMap<(&'static str, &'static str), usize>,
+}
+
+impl Counts {
+    /// What was done since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut counts = self.clone();
+        for (key, count) in &mut counts.writes {
+            *count -= before.writes.get(key).unwrap_or(&0);
+        }
+        for (key, count) in &mut counts.reconciles {
+            *count -= before.reconciles.get(key).unwrap_or(&0);
+        }
+        counts.writes.retain(|_, count| *count > 0);
+        counts.reconciles.retain(|_, count| *count > 0);
+        counts
+    }
+
+    /// All writes.
+    pub(crate) fn all_writes(&self) -> usize {
+        self.writes.values().sum()
+    }
+
+    /// All names worked on.
+    pub(crate) fn all_reconciles(&self) -> usize {
+        self.reconciles.values().sum()
+    }
 }
 
 impl Operator {
     /// Starts an operator for a cluster, on a runtime of its own; `prepare` is done to the peers before it begins.
     pub(crate) fn start(cluster: &Cluster, prepare: impl FnOnce(&FakePeers)) -> Result<Self> {
+        Self::start_with(cluster, true, prepare)
+    }
+
+    /// As [`Self::start`], with a default for namespaces without annotation.
+    pub(crate) fn start_with(
+        cluster: &Cluster,
+        default_global: bool,
+        prepare: impl FnOnce(&FakePeers),
+    ) -> Result<Self> {
         // A second installation fails, and that is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let queues = Queues::new();
         let peers = FakePeers::new(&queues);
         prepare(&peers);
-        let writes = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::new(Mutex::new(Counts::default()));
         let cancel = CancellationToken::new();
-        let counted = Arc::clone(&writes);
+        let (written, worked) = (Arc::clone(&counts), Arc::clone(&counts));
         let options = Options {
             cluster: cluster.name().try_into()?,
-            default_global: true,
+            default_global,
             install_crds: true,
-            on_write: Arc::new(move |_, _| {
-                counted.fetch_add(1, Ordering::SeqCst);
+            on_write: Arc::new(move |controller, verb| {
+                let mut counts = written.lock().unwrap();
+                let key = (controller.as_str(), verb.as_str());
+                *counts.writes.entry(key).or_default() += 1;
+            }),
+            on_reconcile: Arc::new(move |controller, outcome| {
+                let mut counts = worked.lock().unwrap();
+                let key = (controller.as_str(), outcome);
+                *counts.reconciles.entry(key).or_default() += 1;
             }),
             on_ready: Box::new(|| {}),
         };
@@ -77,15 +128,31 @@ impl Operator {
         });
         Ok(Self {
             peers,
-            writes,
+            counts,
             cancel,
             thread: Some(thread),
         })
     }
 
-    /// How many writes there were.
-    pub(crate) fn writes(&self) -> usize {
-        self.writes.load(Ordering::SeqCst)
+    /// What it has done so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.lock().unwrap().clone()
+    }
+
+    /// Waits until it has done nothing for a quarter of a second.
+    pub(crate) async fn settled(&self) -> Result<Counts> {
+        let mut last = (self.counts(), Instant::now());
+        let settled = eventually(BUDGET, "the operator comes to rest", async || {
+            let counts = self.counts();
+            if counts != last.0 {
+                last = (counts.clone(), Instant::now());
+            }
+            let quiet = last.1.elapsed() > Duration::from_millis(250);
+            quiet
+                .then_some(counts.clone())
+                .ok_or_else(|| format!("{counts:?}"))
+        });
+        Ok(settled.await?)
     }
 
     /// Stops it and waits until it has ended.
@@ -134,6 +201,15 @@ impl World {
         })
     }
 
+    /// Annotates its Namespace as global or not.
+    pub(crate) async fn gate(&self, value: &str) -> Result<()> {
+        let patch = json!({ "metadata": { "annotations": { keys::NAMESPACE_GLOBAL: value } } });
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        namespaces.patch(&self.namespace, &params, &patch).await?;
+        Ok(())
+    }
+
     pub(crate) fn name(&self, name: &str) -> NamespacedName {
         NamespacedName::parse(&self.namespace, name).unwrap()
     }
@@ -161,6 +237,21 @@ impl World {
             created.map_err(|error| error.to_string())
         });
         created.await.context("create")
+    }
+
+    /// Deletes an object; that it is gone already is fine.
+    pub(crate) async fn delete<K>(&self, name: &str) -> Result<()>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        match self.api::<K>().delete(name, &DeleteParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(crate) async fn merge<K>(&self, name: &str, patch: Value) -> Result<K>
