@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets demo test lint conformance bench latency doc ci clean
+.PHONY: help setup assets demo test lint conformance mutants bench latency doc ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,11 @@ test: setup assets ## everything this machine can run
 
 conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_REPORT="$(abspath $(REPORT))" cargo test -p tombolo-conformance
+
+mutants: setup assets ## wrong implementations, each of which the conformance suite must find
+	@cargo build --quiet -p tombolo --features mutants --bin tombolo-mutant
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_BIN="$(CARGO_TARGET_DIR)/debug/tombolo-mutant" \
+		cargo run --quiet -p tombolo-e2e --bin mutants -- $(MUTANTS_FLAGS)
 
 lint: setup ## format, clippy, documentation; warnings are errors
 	cargo fmt --all --check

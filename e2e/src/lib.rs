@@ -5,6 +5,7 @@
 pub mod demo;
 pub mod events;
 pub mod manifest;
+pub mod mutants;
 pub mod records;
 pub mod scenarios;
 pub mod scene;

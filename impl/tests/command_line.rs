@@ -166,3 +166,27 @@ fn the_crds_are_printed_as_yaml() {
     assert!(output.status.success());
     assert_eq!(text.matches("kind: CustomResourceDefinition").count(), 2);
 }
+
+#[cfg(not(feature = "mutants"))]
+#[test]
+fn a_normal_build_knows_no_mutant() {
+    let program = env!("CARGO_BIN_EXE_tombolo");
+
+    let output = Command::new(program)
+        .arg("crds")
+        .env("TOMBOLO_MUTANT", "newest-wins")
+        .output()
+        .expect("the program runs");
+
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let bytes = std::fs::read(program).expect("the program is readable");
+    let text = String::from_utf8_lossy(&bytes);
+    for part in ["TOMBOLO_MUTANT", "newest-wins", "wrong on purpose"] {
+        assert!(!text.contains(part), "{program} contains {part:?}");
+    }
+    assert!(
+        text.contains("TOMBOLO_LOG"),
+        "{program} is not read as expected"
+    );
+}

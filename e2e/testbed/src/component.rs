@@ -330,6 +330,7 @@ mod tests {
             name: "a/etcd".to_owned(),
             path,
             args: Vec::new(),
+            environment: Vec::new(),
             log: run.directory().join("etcd.log"),
         }
     }

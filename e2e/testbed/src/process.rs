@@ -102,6 +102,8 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// Arguments.
     pub(crate) args: Vec<String>,
+    /// Environment variables besides those of this process.
+    pub(crate) environment: Vec<(String, String)>,
     /// File that gets standard output and standard error; appended to over restarts.
     pub(crate) log: PathBuf,
 }
@@ -122,6 +124,12 @@ impl Process {
             run,
             child: None,
         }
+    }
+
+    /// Sets environment variables of the program besides those of this process, from the next start on.
+    pub(crate) fn set_environment(&mut self, variables: &[(&str, &str)]) {
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        self.program.environment = variables.iter().map(owned).collect();
     }
 
     /// Starts the program, after ending the process of an earlier start.
@@ -149,6 +157,7 @@ impl Process {
             .arg(&self.program.path)
             .args(&self.program.args)
             .env("NO_COLOR", "1")
+            .envs(self.program.environment.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -74,9 +74,14 @@ pub enum RoleError {
 impl Testbed {
     /// Makes all clusters peers of each other and starts both roles in each.
     pub async fn start_mesh(&self) -> Result<(), Error> {
+        self.start_mesh_with(&[]).await
+    }
+
+    /// The same, with environment variables for the roles.
+    pub async fn start_mesh_with(&self, environment: &[(&str, &str)]) -> Result<(), Error> {
         self.connect_all()?;
         let roles = self.clusters().iter().flat_map(|cluster| {
-            [Role::Mesh, Role::Operator].map(|role| cluster.start_role(role, &[]))
+            [Role::Mesh, Role::Operator].map(|role| cluster.start_role_with(role, &[], environment))
         });
         futures::future::try_join_all(roles).await?;
         Ok(())
@@ -88,6 +93,16 @@ impl Cluster {
     /// process of the same role that runs is killed first. What [`Self::kill9`], [`Self::pause`], [`Self::resume`],
     /// [`Self::stop`] and [`Self::restart`] do to other components they also do to roles.
     pub async fn start_role(&self, role: Role, extra: &[&str]) -> Result<(), Error> {
+        self.start_role_with(role, extra, &[]).await
+    }
+
+    /// The same, with environment variables besides those of this process; they stay over restarts.
+    pub async fn start_role_with(
+        &self,
+        role: Role,
+        extra: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<(), Error> {
         let plane = self.plane("run roles of Tombolo")?;
         let binary = binary().await?;
         let address = plane.ports.address(health_port(role));
@@ -99,7 +114,9 @@ impl Cluster {
             path: "/readyz",
             expect: "",
         };
-        Ok(plane.launch(role.into(), &binary, args, probe).await?)
+        let mut managed = plane.managed(role.into(), &binary, args, probe);
+        managed.process.set_environment(environment);
+        Ok(plane.components.launch(role.into(), managed).await?)
     }
 
     /// A page of a role's health address, such as `/metrics`.

@@ -16,6 +16,8 @@ use tombolo_testbed::{Cluster, Component, Error, ProcessError, Role, Testbed};
 
 /// Environment variable that names the binary of the roles.
 const BINARY: &str = "TOMBOLO_BIN";
+/// Environment variable that a role shows.
+const SHOWN: &str = "TESTBED_ROLES_SHOWN";
 /// Set when `TOMBOLO_BIN` names this program.
 const INNER: &str = "TESTBED_ROLES_INNER";
 
@@ -37,6 +39,10 @@ fn main() -> ExitCode {
         trial("a_killed_role_comes_back_with_its_flags", |bed| {
             Box::pin(come_back(bed))
         }),
+        trial(
+            "a_role_gets_the_environment_it_is_given_and_keeps_it",
+            |bed| Box::pin(keep_their_environment(bed)),
+        ),
         trial("a_stopped_role_ends_by_itself", |bed| {
             Box::pin(end_by_themselves(bed))
         }),
@@ -114,6 +120,22 @@ async fn come_back(bed: &Testbed) -> Result<()> {
     Ok(())
 }
 
+async fn keep_their_environment(bed: &Testbed) -> Result<()> {
+    let cluster = bed.cluster(0);
+    cluster
+        .start_role_with(Role::Mesh, &[], &[(SHOWN, "blue")])
+        .await?;
+
+    cluster.restart(Role::Mesh).await?;
+    let given = cluster.log_tail(Role::Mesh, 1)?;
+    cluster.start_role(Role::Mesh, &[]).await?;
+    let not_given = cluster.log_tail(Role::Mesh, 1)?;
+
+    ensure!(given.ends_with("shown: blue"), "{given}");
+    ensure!(!not_given.contains("shown"), "{not_given}");
+    Ok(())
+}
+
 async fn end_by_themselves(bed: &Testbed) -> Result<()> {
     let cluster = bed.cluster(0);
 
@@ -177,7 +199,8 @@ fn again(arguments: &[String]) -> Result<ExitCode> {
 
 /// What stands for a role.
 fn serve(arguments: &[String]) -> ExitCode {
-    println!("{}", arguments.join(" "));
+    let shown = std::env::var(SHOWN).map_or_else(|_| String::new(), |it| format!(" shown: {it}"));
+    println!("{}{shown}", arguments.join(" "));
     if arguments.iter().any(|it| it == "--fail") {
         println!("told to fail");
         return ExitCode::from(2);

@@ -6,7 +6,12 @@
 
 use std::fmt;
 
-use crate::{export::Refusal, merge::Conflict, service::IpFamily};
+use crate::{
+    export::Refusal,
+    merge::Conflict,
+    mutant::{self, Mutant},
+    service::IpFamily,
+};
 
 /// Longest message, in characters. `maxLength` of a condition's message in the API of Kubernetes; a longer one would make
 /// the API server refuse the whole status.
@@ -162,6 +167,10 @@ pub fn export_conditions(outcome: ExportOutcome<'_>) -> Vec<Condition> {
         ExportOutcome::Refused(Refusal::InvalidExportedAnnotations) => {
             refused(EXPORT_INVALID_ANNOTATIONS)
         }
+        ExportOutcome::Merged(conflicts) if mutant::is(Mutant::ValidMissing) => vec![
+            Condition::new(ConditionType::Ready, Status::True, EXPORT_READY),
+            conflict_condition(conflicts),
+        ],
         ExportOutcome::Merged(conflicts) => vec![
             Condition::new(ConditionType::Valid, Status::True, EXPORT_VALID),
             Condition::new(ConditionType::Ready, Status::True, EXPORT_READY),

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use jiff::Timestamp;
 
 use crate::{
+    mutant::{self, Mutant},
     names::{ClusterId, ClusterName, NamespacedName, PortName},
     service::{
         BackendZone, ClusterService, ExportSpec, ImportType, InternalTrafficPolicy, IpFamily,
@@ -186,7 +187,7 @@ pub fn evaluate(
     let Some(service) = service else {
         return ExportVerdict::Refused(Refusal::NoService);
     };
-    if service.external_name {
+    if service.external_name && !mutant::is(Mutant::ExternalNameExported) {
         return ExportVerdict::Refused(Refusal::InvalidServiceType);
     }
     // The API server does not check these, and would refuse every import that has them.
@@ -243,7 +244,10 @@ pub fn global_service(
         selector: service.selector.clone(),
         shared: true,
     };
-    let local = |slice: &&SliceFacts| slice.managed_by.as_deref() != Some(MANAGED_BY_MESH);
+    let local = |slice: &&SliceFacts| {
+        slice.managed_by.as_deref() != Some(MANAGED_BY_MESH)
+            || mutant::is(Mutant::ImportsRepublished)
+    };
     for slice in slices.iter().filter(local) {
         let ports = backend_ports(slice);
         for endpoint in slice
@@ -295,7 +299,9 @@ fn backend_ports(slice: &SliceFacts) -> BTreeMap<PortName, L4Port> {
 
 /// Left out only when neither ready nor serving; the record has no conditions, so a serving, terminating endpoint is in it.
 fn is_usable(endpoint: &EndpointFacts) -> bool {
-    endpoint.ready.unwrap_or(true) || endpoint.serving.unwrap_or(true)
+    endpoint.ready.unwrap_or(true)
+        || endpoint.serving.unwrap_or(true)
+        || mutant::is(Mutant::UnreadyServes)
 }
 
 /// Adds the addresses of an endpoint. An address of two slices keeps the ports of both, the later slice's on a clash.

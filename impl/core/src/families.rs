@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use crate::service::IpFamily;
+use crate::{
+    mutant::{self, Mutant},
+    service::IpFamily,
+};
 
 /// The families of an import that a cluster can serve, in the import's order.
 ///
@@ -59,6 +62,9 @@ pub fn import_ips(cluster_ips: &[IpAddr], supported: Option<&[IpFamily]>) -> Vec
     };
     match supported {
         None => cluster_ips.to_vec(),
+        Some(families) if mutant::is(Mutant::IpsUnordered) => {
+            families.iter().rev().filter_map(first_of).collect()
+        }
         Some(families) => families.iter().filter_map(first_of).collect(),
     }
 }

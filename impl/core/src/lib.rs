@@ -11,6 +11,7 @@ pub mod export;
 pub mod families;
 pub mod identity;
 pub mod merge;
+pub mod mutant;
 pub mod names;
 pub mod service;
 pub mod wire;

@@ -23,6 +23,13 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
         Command::Run(role) => {
             logs::install(cli.log_format, &cli.log_level)?;
+            #[cfg(feature = "mutants")]
+            if let Some(mutant) = tombolo_core::mutant::chosen() {
+                tracing::warn!(
+                    mutant,
+                    "this build is wrong on purpose; it is for tests only"
+                );
+            }
             roles::run(role)
         }
     }

@@ -17,6 +17,7 @@ use thiserror::Error;
 use tombolo_api::{keys, v1beta1::ServiceExport};
 use tombolo_core::{
     export::{self, EndpointFacts, EndpointPort, ExportFacts, ServiceFacts, SliceFacts},
+    mutant::{self, Mutant},
     names::{ClusterName, InvalidName, NamespacedName, PortName},
     service::{
         InternalTrafficPolicy, IpFamily, Protocol, ServicePort, SessionAffinity,
@@ -320,6 +321,7 @@ pub fn is_of_another_cluster(labels: &BTreeMap<String, String>, local: &ClusterN
     labels
         .get(keys::SOURCE_CLUSTER)
         .is_some_and(|source| source != local.as_str())
+        && !mutant::is(Mutant::ImportsRepublished)
 }
 
 /// Whether the mesh wrote this slice: such slices are never published again.
@@ -327,6 +329,7 @@ pub fn is_imported(labels: &BTreeMap<String, String>) -> bool {
     labels
         .get(keys::MANAGED_BY)
         .is_some_and(|by| by == export::MANAGED_BY_MESH)
+        && !mutant::is(Mutant::ImportsRepublished)
 }
 
 #[cfg(test)]

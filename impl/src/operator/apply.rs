@@ -20,6 +20,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tombolo_core::mutant::{self, Mutant};
 use tracing::{debug, info, warn};
 
 mod controller;
@@ -208,6 +209,9 @@ impl Writer {
 
     /// Deletes `seen`, unless it has changed since. That it is gone already is fine.
     pub async fn delete<K: Written>(&self, controller: Controller, seen: &K) -> Result<(), Error> {
+        if controller == Controller::ServiceImport && mutant::is(Mutant::ImportOutlivesExports) {
+            return Ok(());
+        }
         (self.on_write)(controller, Verb::Delete);
         let params = DeleteParams::background().preconditions(Preconditions {
             uid: seen.uid(),

@@ -23,6 +23,7 @@ use tombolo_api::{
 use tombolo_core::{
     export::{ExportVerdict, evaluate, namespace_is_global},
     merge::{Merged, merge},
+    mutant::{self, Mutant},
     names::{ClusterName, NamespacedName},
     service::{ExportSpec, IpFamily},
 };
@@ -119,10 +120,17 @@ impl View {
         if let ExportVerdict::Exported(own) = &verdict {
             exports.push((**own).clone());
         }
+        if mutant::is(Mutant::ImportNeedsExport) && matches!(verdict, ExportVerdict::Refused(_)) {
+            exports.clear();
+        }
+        let mut merged = merge(&exports);
+        if let (true, Some(merged)) = (mutant::is(Mutant::OwnClusterUnlisted), &mut merged) {
+            merged.clusters.remove(cluster);
+        }
         Self {
             namespace_global,
             verdict,
-            merged: merge(&exports),
+            merged,
         }
     }
 }

@@ -17,6 +17,7 @@ use tombolo_api::{
     v1beta1::{ServiceImport, ServicePort as ImportPort},
 };
 use tombolo_core::{
+    mutant::{self, Mutant},
     names::NamespacedName,
     service::{ImportType, InternalTrafficPolicy, SessionAffinity},
 };
@@ -196,7 +197,8 @@ pub fn build(name: &NamespacedName, import: &ServiceImport) -> Service {
         },
         spec: Some(ServiceSpec {
             type_: Some("ClusterIP".to_owned()),
-            cluster_ip: headless.then(|| HEADLESS.to_owned()),
+            cluster_ip: (headless && !mutant::is(Mutant::HeadlessWithIps))
+                .then(|| HEADLESS.to_owned()),
             ip_family_policy: Some("PreferDualStack".to_owned()),
             ports: Some(representable(&spec.ports).map(build_port).collect()),
             internal_traffic_policy: Some(

@@ -15,6 +15,7 @@ use tombolo_api::keys;
 use tombolo_core::{
     export::ExportVerdict,
     families,
+    mutant::{self, Mutant},
     names::{ClusterName, NamespacedName, short_hash},
 };
 
@@ -72,6 +73,7 @@ fn exported(name: &NamespacedName, ctx: &Context) -> Option<Arc<Service>> {
     let namespace_global = ctx.namespace_gate(name)?;
     match ctx.verdict(name, namespace_global) {
         ExportVerdict::Exported(_) => ctx.service(name),
+        ExportVerdict::Refused(_) if mutant::is(Mutant::UnexportedServes) => ctx.service(name),
         ExportVerdict::Refused(_) => None,
     }
 }
@@ -138,7 +140,10 @@ fn kept_ports(slice: &EndpointSlice, observed: &Observed<'_>) -> Vec<EndpointPor
         let name = port.name.as_deref().unwrap_or_default();
         let own = port_named(observed.service, name);
         let derived = port_named(observed.derived, name);
-        matches!((own, derived), (Some(own), Some(derived)) if own.port == derived.port && protocol(own) == protocol(derived))
+        let same = |own: &ServicePort, derived: &ServicePort| {
+            own.port == derived.port && protocol(own) == protocol(derived)
+        };
+        matches!((own, derived), (Some(own), Some(derived)) if same(own, derived) || mutant::is(Mutant::LoserServes))
     };
     slice
         .ports
@@ -177,6 +182,7 @@ fn build_one(
     ] {
         labels.insert(key.to_owned(), value);
     }
+    slices::mutate(&mut labels);
     let link = local.name_any();
     let links = if link.len() <= LABEL_VALUE_MAX {
         &mut labels

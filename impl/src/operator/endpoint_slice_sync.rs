@@ -17,6 +17,7 @@ use kube::{ResourceExt, api::ObjectMeta};
 use tombolo_api::keys;
 use tombolo_core::{
     export::is_global,
+    mutant::{self, Mutant},
     names::{ClusterName, NamespacedName, PortName, short_hash},
     service::{ClusterService, IpFamily, L4Port},
 };
@@ -59,6 +60,11 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
 pub fn opts_out(annotations: &BTreeMap<String, String>) -> bool {
     let value = annotations.get(keys::SYNC_ENDPOINT_SLICES);
     value.is_some_and(|value| value.eq_ignore_ascii_case("false"))
+}
+
+/// Whether an import with these annotations has slices of all endpoints, if it has any endpoints.
+pub fn has_slices(annotations: &BTreeMap<String, String>) -> bool {
+    !opts_out(annotations) && !mutant::is(Mutant::SlicesDenied)
 }
 
 /// Whether a Service gets slices of remote endpoints, unless it opts out: it is global.
@@ -244,6 +250,7 @@ fn labels(service: &Service, peer: &ClusterService) -> BTreeMap<String, String> 
     if spec.is_some_and(|spec| spec.cluster_ip.as_deref() == Some("None")) {
         labels.insert(keys::HEADLESS.to_owned(), String::new());
     }
+    slices::mutate(&mut labels);
     labels
 }
 

@@ -10,7 +10,8 @@ use tombolo_api::v1beta1::ServiceExport;
 use tombolo_core::{
     conditions::{ConditionType, ExportOutcome, Status, export_conditions},
     export::{ExportVerdict, Refusal},
-    names::NamespacedName,
+    mutant::{self, Mutant},
+    names::{ClusterName, NamespacedName},
 };
 
 use crate::{
@@ -83,10 +84,15 @@ pub fn build(
         .map(|merged| merged.conflicts.as_slice());
     let outcome = match &view.verdict {
         ExportVerdict::Refused(refusal) => ExportOutcome::Refused(*refusal),
+        ExportVerdict::Exported(own)
+            if mutant::is(Mutant::ConflictOnYoungerOnly) && is_oldest(view, &own.cluster) =>
+        {
+            ExportOutcome::Merged(&[])
+        }
         ExportVerdict::Exported(_) => ExportOutcome::Merged(conflicts.unwrap_or_default()),
     };
     let mut desired = conditions::with_times(&export_conditions(outcome), before, now);
-    if some_held {
+    if some_held || mutant::is(Mutant::ConflictStays) {
         for condition in &mut desired {
             let reported = before.iter().find(|before| {
                 before.type_ == condition.type_ && before.status == Status::True.as_str()
@@ -99,6 +105,11 @@ pub fn build(
         }
     }
     desired
+}
+
+fn is_oldest(view: &View, cluster: &ClusterName) -> bool {
+    let oldest = view.merged.as_ref().map(|merged| &merged.oldest);
+    oldest == Some(cluster)
 }
 
 fn present(export: &ServiceExport) -> &[ApiCondition] {

@@ -8,7 +8,10 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tombolo_api::keys;
-use tombolo_core::diff::{Actual, Change, Desired, diff};
+use tombolo_core::{
+    diff::{Actual, Change, Desired, diff},
+    mutant::{self, Mutant},
+};
 use tracing::error;
 
 use crate::operator::{
@@ -112,6 +115,23 @@ async fn apply_one(
     let strays = |applied: &EndpointSlice| strays(desired, applied);
     ctx.writer.apply(controller, desired, strays).await?;
     Ok(())
+}
+
+/// Marks a slice wrongly, in mutants that do; otherwise nothing.
+pub fn mutate(labels: &mut BTreeMap<String, String>) {
+    if mutant::is(Mutant::SlicesOfLocalService)
+        && let Some(local) = labels.get(keys::SERVICE_NAME).cloned()
+    {
+        labels.insert(keys::KUBERNETES_SERVICE_NAME.to_owned(), local);
+    }
+    if mutant::is(Mutant::GroupPrefixOnLabels) {
+        for key in [keys::SERVICE_NAME, keys::SOURCE_CLUSTER] {
+            if let Some(value) = labels.remove(key) {
+                let wrong = key.replace("multicluster.kubernetes.io", "multicluster.x-k8s.io");
+                labels.insert(wrong, value);
+            }
+        }
+    }
 }
 
 /// Whether a slice says that it is this manager's.

@@ -127,7 +127,8 @@ impl ControlPlane {
         self.components.launch(component, managed).await
     }
 
-    fn managed(
+    /// One more program as a component of this cluster, not started yet.
+    pub(crate) fn managed(
         &self,
         component: Component,
         path: &Path,
@@ -138,6 +139,7 @@ impl ControlPlane {
             name: format!("{}/{component}", self.name),
             path: path.to_owned(),
             args,
+            environment: Vec::new(),
             log: self.directory.join(format!("{component}.log")),
         };
         Managed {

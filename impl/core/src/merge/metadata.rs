@@ -1,10 +1,27 @@
 //! Rule: exported labels and annotations are those of the oldest export, whole; keys are never mixed (`KEP-1645#153`).
 
+use std::collections::BTreeMap;
+
 use super::{
     Conflict, ConflictReason,
     disagreement::{Field, go_map},
 };
-use crate::service::ExportSpec;
+use crate::{
+    mutant::{self, Mutant},
+    service::ExportSpec,
+};
+
+/// The exported labels of the service.
+pub(super) fn labels(ordered: &[&ExportSpec]) -> BTreeMap<String, String> {
+    let mut exports = ordered.iter();
+    let mut labels = exports
+        .next()
+        .map_or_else(BTreeMap::new, |oldest| oldest.labels.clone());
+    if mutant::is(Mutant::LabelsMixed) {
+        labels.extend(exports.flat_map(|export| export.labels.clone()));
+    }
+    labels
+}
 
 /// The conflict over exported labels, if there is one.
 pub(super) fn labels_conflict(ordered: &[&ExportSpec]) -> Option<Conflict> {

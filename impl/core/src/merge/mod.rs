@@ -25,6 +25,7 @@ use std::{
 };
 
 use crate::{
+    mutant::{self, Mutant},
     names::ClusterName,
     service::{
         ExportSpec, ImportType, InternalTrafficPolicy, IpFamily, ServicePort, SessionAffinity,
@@ -172,18 +173,23 @@ pub fn merge(exports: &[ExportSpec]) -> Option<Merged> {
         traffic::distribution_conflict(&ordered),
         family_conflict,
     ];
+    let reported = if mutant::is(Mutant::FirstConflictOnly) {
+        1
+    } else {
+        conflicts.len()
+    };
     Some(Merged {
         oldest: oldest.cluster.clone(),
         clusters,
         import_type: oldest.import_type,
         ports,
         ip_families,
-        session_affinity: oldest.session_affinity,
+        session_affinity: session_affinity::of(oldest),
         session_affinity_timeout_seconds: oldest.session_affinity_timeout_seconds,
         internal_traffic_policy: oldest.internal_traffic_policy,
         traffic_distribution: oldest.traffic_distribution,
-        labels: oldest.labels.clone(),
+        labels: metadata::labels(&ordered),
         annotations: oldest.annotations.clone(),
-        conflicts: conflicts.into_iter().flatten().collect(),
+        conflicts: conflicts.into_iter().flatten().take(reported).collect(),
     })
 }

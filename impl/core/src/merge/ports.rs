@@ -11,6 +11,7 @@ use std::{
 
 use super::{Conflict, ConflictReason, disagreement::shorten};
 use crate::{
+    mutant::{self, Mutant},
     names::PortName,
     service::{ExportSpec, Protocol, ServicePort},
 };
@@ -31,8 +32,18 @@ pub(super) fn merge(ordered: &[&ExportSpec]) -> (Vec<ServicePort>, Option<Confli
         reason: ConflictReason::Port,
         message,
     });
-    let ports = union.taken.iter().map(|definition| definition.port.clone());
-    (ports.collect(), conflict)
+    let first = ordered.first().map(|export| &export.cluster);
+    let wanted = |definition: &&Definition<'_>| {
+        !mutant::is(Mutant::OldestPortsOnly) || Some(&definition.export.cluster) == first
+    };
+    let taken = union.taken.iter().filter(wanted);
+    let mut ports: Vec<_> = taken.map(|definition| definition.port.clone()).collect();
+    if mutant::is(Mutant::AppProtocolLost) {
+        for port in &mut ports {
+            port.app_protocol = None;
+        }
+    }
+    (ports, conflict)
 }
 
 /// A port as one cluster defines it.
@@ -123,8 +134,12 @@ impl<'a> Union<'a> {
     fn add(&mut self, definition: Definition<'a>) {
         let port = definition.port;
         let number = (port.protocol, port.port);
-        let named = self.by_name.get(&port.name).copied();
         let numbered = self.by_number.get(&number).copied();
+        let named = if mutant::is(Mutant::PortsByNumber) {
+            numbered.filter(|&taken| self.taken[taken].port.name == port.name)
+        } else {
+            self.by_name.get(&port.name).copied()
+        };
         match (named, numbered) {
             (Some(winner), _) if Some(winner) != numbered => {
                 self.dispute(Kind::DuplicatedName, winner, definition);

@@ -2,11 +2,17 @@
 //!
 //! KEP-1645 leaves open what happens to equally old ones; as in Cilium, the lesser cluster name counts as older.
 
-use crate::service::ExportSpec;
+use crate::{
+    mutant::{self, Mutant},
+    service::ExportSpec,
+};
 
 /// The exports, oldest first. Stable for exports that are equal in both time and cluster.
 pub(crate) fn oldest_first(exports: &[ExportSpec]) -> Vec<&ExportSpec> {
     let mut ordered: Vec<_> = exports.iter().collect();
     ordered.sort_by(|a, b| (a.created_at, &a.cluster).cmp(&(b.created_at, &b.cluster)));
+    if mutant::is(Mutant::NewestWins) {
+        ordered.reverse();
+    }
     ordered
 }

@@ -1,7 +1,18 @@
 //! Rule: session affinity and its time-out are those of the oldest export (`KEP-1645#150`).
 
 use super::{Conflict, ConflictReason, disagreement::Field};
-use crate::service::ExportSpec;
+use crate::{
+    mutant::{self, Mutant},
+    service::{ExportSpec, SessionAffinity},
+};
+
+/// The affinity of the service.
+pub(super) fn of(oldest: &ExportSpec) -> SessionAffinity {
+    if mutant::is(Mutant::AffinityLost) {
+        return SessionAffinity::None;
+    }
+    oldest.session_affinity
+}
 
 /// The conflict over the affinity, if there is one.
 pub(super) fn conflict(ordered: &[&ExportSpec]) -> Option<Conflict> {

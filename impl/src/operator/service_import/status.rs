@@ -14,7 +14,7 @@ use tombolo_api::{
 use tombolo_core::{conditions::import_condition, families, service::IpFamily};
 
 use super::{CONTROLLER, Observed};
-use crate::operator::{apply, conditions, context::Context, endpoint_slice_sync::opts_out};
+use crate::operator::{apply, conditions, context::Context, endpoint_slice_sync::has_slices};
 
 const CONDITIONS: [&str; 1] = ["Ready"];
 
@@ -85,7 +85,7 @@ fn supported_families(import: &ServiceImport) -> Vec<IpFamily> {
 /// The derived Service gets slices of all endpoints, so they exist when it does. With the annotation that opts out there are
 /// at most slices of local endpoints; whoever took these for the whole would miss clusters, so that counts as absent.
 fn slices_exist(import: &ServiceImport, derived: bool) -> &'static str {
-    if derived && !opts_out(import.annotations()) {
+    if derived && has_slices(import.annotations()) {
         "Present"
     } else {
         "Absent"
