@@ -91,7 +91,8 @@ async fn exports(
     repetitions: u16,
 ) -> Result<Vec<(&'static str, Vec<Duration>)>> {
     let mut scene = Scene::new(testbed).await?;
-    let names: Vec<_> = (1..=repetitions)
+    // The first one waits for what happens once after the definitions of the API were installed; it does not count.
+    let names: Vec<_> = (0..=repetitions)
         .map(|number| format!("web-{number}"))
         .collect();
     for name in &names {
@@ -101,7 +102,7 @@ async fn exports(
     let mut slices = Events::<EndpointSlice>::watch(scene.api(B)).await?;
     let exports = scene.api::<ServiceExport>(A);
     let [mut imported, mut ready, mut routed] = [(); 3].map(|()| Vec::new());
-    for (number, name) in (1..).zip(&names) {
+    for (number, name) in (0..).zip(&names) {
         let export = ServiceExport::new(name, ServiceExportSpec::default());
         let start = Instant::now();
         exports.create(&PostParams::default(), &export).await?;
@@ -114,6 +115,9 @@ async fn exports(
         };
         routed.push(slices.until("the slice", of_export).await? - start);
         progress("exports", number, repetitions);
+    }
+    for times in [&mut imported, &mut ready, &mut routed] {
+        times.remove(0);
     }
     Ok(vec![
         ("ServiceExport in A → ServiceImport in B", imported),
