@@ -68,7 +68,7 @@ async fn start() -> Result<Testbed> {
         let what = "the operator of C to have tried in vain";
         eventually(SETTLE, what, async || {
             let log = c.log_tail(Component::Operator, 20).unwrap_or_default();
-            log.contains("cannot begin").then_some(()).ok_or(log)
+            log.contains("trying again").then_some(()).ok_or(log)
         })
         .await?;
         c.restart(Component::ApiServer).await?;
