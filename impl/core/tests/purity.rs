@@ -10,14 +10,16 @@ use tombolo_core::{
 };
 
 /// Crates without I/O, clock or randomness that the core may depend on.
-const PURE: [&str; 7] = [
+const PURE: [&str; 9] = [
     "data-encoding",
     "ipnet",
     "jiff",
+    "prost",
     "serde",
     "serde_json",
     "sha2",
     "thiserror",
+    "zstd",
 ];
 
 fn read(path: &str) -> String {

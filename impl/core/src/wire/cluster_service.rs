@@ -119,7 +119,8 @@ pub fn decode(
     let frontends = read_ports_by_address(record, "frontends", dropped)?;
     let mut backends = read_ports_by_address(record, "backends", dropped)?;
     let name = checked_name(cluster, key_suffix, got_cluster, (namespace, name))?;
-    backends.retain(|&address, _| keep(rules::check_endpoint_address(address), dropped));
+    backends
+        .retain(|&address, _| keep(rules::check_endpoint_address("backends", address), dropped));
     Ok(ClusterService {
         cluster: cluster.clone(),
         cluster_id,
@@ -136,13 +137,7 @@ pub fn decode(
 
 /// Checks that a record carries the id that its cluster announced.
 pub fn check_cluster_id(service: &ClusterService, expected: ClusterId) -> Result<(), Error> {
-    if service.cluster_id == expected {
-        return Ok(());
-    }
-    Err(Error::ClusterId {
-        got: service.cluster_id.get(),
-        expected: expected.get(),
-    })
+    super::check_cluster_id(service.cluster_id, expected)
 }
 
 pub(super) fn read_cluster_id(record: Members<'_>) -> Result<ClusterId, Error> {

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::wire::testkit::{mutated, recorded, services, tried_on_cilium};
+use crate::wire::{
+    generators::services,
+    testkit::{mutated, recorded, tried_on_cilium},
+};
 
 const SMALLEST: &str = r#"{"cluster":"hm","namespace":"r01","name":"a","backends":{"10.9.0.1":{"http":{"Protocol":"TCP","Port":8080}}},"shared":true,"clusterID":9}"#;
 

@@ -207,6 +207,22 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// A number of an unsigned type; 0 when missing.
+    pub(super) fn unsigned<T: TryFrom<i64> + Default>(
+        self,
+        name: &'static str,
+    ) -> Result<T, Error> {
+        let number = self.integer(name)?.unwrap_or_default();
+        T::try_from(number).map_err(|_| Error::Type {
+            field: name,
+            expected: match size_of::<T>() {
+                1 => "a number from 0 to 255",
+                2 => "a number from 0 to 65535",
+                _ => "a number from 0 to 4294967295",
+            },
+        })
+    }
+
     /// A list of at most `max` items; empty when missing.
     pub(super) fn list(self, name: &'static str, max: usize) -> Result<&'a [Json], Error> {
         let items = self

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::names::{ClusterName, NamespacedName};
+use crate::names::{ClusterName, Namespace, NamespacedName};
 
 /// What a cluster says of itself. Cilium's `StatePrefix`.
 pub const STATE: &str = "cilium/state";
@@ -85,6 +85,50 @@ pub fn service_exports_prefix(cluster: &ClusterName, cached: bool) -> String {
     format!("{}/{}/{cluster}/", root(cached), Resource::ServiceExports)
 }
 
+/// Prefix of a cluster's `endpointslices` records.
+pub fn endpoint_slices_prefix(cluster: &ClusterName, cached: bool) -> String {
+    format!("{}/{}/{cluster}/", root(cached), Resource::EndpointSlices)
+}
+
+/// Prefix of a cluster's `nodes` records.
+pub fn nodes_prefix(cluster: &ClusterName, cached: bool) -> String {
+    format!("{}/{}/{cluster}/", root(cached), Resource::Nodes)
+}
+
+/// Prefix of a cluster's `identities` records. In the cluster's own store they are one flat list.
+///
+/// ```
+/// use tombolo_core::wire::key::identities_prefix;
+/// let paris = "paris".try_into().unwrap();
+/// assert_eq!(identities_prefix(&paris, false), "cilium/state/identities/v1/id/");
+/// assert_eq!(identities_prefix(&paris, true), "cilium/cache/identities/v1/paris/id/");
+/// ```
+pub fn identities_prefix(cluster: &ClusterName, cached: bool) -> String {
+    let resource = Resource::Identities;
+    if cached {
+        format!("{CACHE}/{resource}/{cluster}/id/")
+    } else {
+        format!("{STATE}/{resource}/id/")
+    }
+}
+
+/// Prefix of a cluster's `ip` records. In the cluster's own store they are one flat list.
+///
+/// ```
+/// use tombolo_core::wire::key::ip_prefix;
+/// let paris = "paris".try_into().unwrap();
+/// assert_eq!(ip_prefix(&paris, false), "cilium/state/ip/v1/default/");
+/// assert_eq!(ip_prefix(&paris, true), "cilium/cache/ip/v1/paris/");
+/// ```
+pub fn ip_prefix(cluster: &ClusterName, cached: bool) -> String {
+    let resource = Resource::Ip;
+    if cached {
+        format!("{CACHE}/{resource}/{cluster}/")
+    } else {
+        format!("{STATE}/{resource}/default/")
+    }
+}
+
 /// Key of a `services` record that a cluster writes about itself.
 pub fn service_key(cluster: &ClusterName, name: &NamespacedName) -> String {
     services_prefix(cluster, false) + &name.to_string()
@@ -93,6 +137,29 @@ pub fn service_key(cluster: &ClusterName, name: &NamespacedName) -> String {
 /// Key of a `serviceexports` record that a cluster writes about itself.
 pub fn service_export_key(cluster: &ClusterName, name: &NamespacedName) -> String {
     service_exports_prefix(cluster, false) + &name.to_string()
+}
+
+/// Key of an `endpointslices` record that a cluster writes about itself.
+pub fn endpoint_slice_key(cluster: &ClusterName, namespace: &Namespace, name: &str) -> String {
+    format!(
+        "{}{namespace}/{name}",
+        endpoint_slices_prefix(cluster, false)
+    )
+}
+
+/// Key of a `nodes` record that a cluster writes about itself.
+pub fn node_key(cluster: &ClusterName, name: &str) -> String {
+    nodes_prefix(cluster, false) + name
+}
+
+/// Key of an `identities` record that a cluster writes about itself.
+pub fn identity_key(id: u32) -> String {
+    format!("{STATE}/{}/id/{id}", Resource::Identities)
+}
+
+/// Key of an `ip` record that a cluster writes about itself; `address` is an address, or a network with its prefix length.
+pub fn ip_key(address: &str) -> String {
+    format!("{STATE}/{}/default/{address}", Resource::Ip)
 }
 
 /// Prefix of the canaries of a cluster.

@@ -8,17 +8,24 @@
 pub mod canary;
 pub mod cluster_config;
 pub mod cluster_service;
+pub mod endpoint_slice;
+mod error;
+#[cfg(test)]
+mod generators;
 mod go_json;
+pub mod identity;
+pub mod ip;
 mod json;
 pub mod key;
+pub mod node;
 pub(crate) mod rules;
 pub mod service_export;
 #[cfg(test)]
 mod testkit;
 
-use thiserror::Error;
+pub use error::Error;
 
-use crate::names::InvalidName;
+use crate::names::ClusterId;
 
 /// Largest value that is read or written, in bytes: etcd's default limit of a request (`--max-request-bytes`, 1.5 MiB).
 pub const MAX_VALUE_BYTES: usize = 1_572_864;
@@ -32,113 +39,15 @@ pub const MAX_ADDRESSES: usize = 32_768;
 /// Most labels, annotations or selector entries of one record.
 pub const MAX_ENTRIES: usize = 4_096;
 
-/// Why a record was refused, or a part of it dropped. Texts up to the key mismatch are those of Cilium.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Error {
-    /// A member that must be there is missing or empty.
-    #[error("{0} is unset")]
-    Unset(&'static str),
-    /// A member has a value that this format does not know.
-    #[error("{what} is unknown: {value}")]
-    Unknown {
-        /// The member, in words.
-        what: &'static str,
-        /// Its value, cut.
-        value: String,
-    },
-    /// The record names another cluster than the one whose store it was in.
-    #[error("unexpected cluster name: got {got}, expected {expected}")]
-    ClusterName {
-        /// In the record.
-        got: String,
-        /// Of the store.
-        expected: String,
-    },
-    /// The record names another service than its key.
-    #[error("namespaced name does not match key: got {got}, expected {expected}")]
-    KeyMismatch {
-        /// In the record.
-        got: String,
-        /// In the key.
-        expected: String,
-    },
-    /// The record has the id 0.
-    #[error("ClusterID {0} is reserved")]
-    ReservedClusterId(i64),
-    /// The record has another id than its cluster.
-    #[error("unexpected cluster ID: got {got}, expected {expected}")]
-    ClusterId {
-        /// In the record.
-        got: u32,
-        /// Of the cluster.
-        expected: u32,
-    },
-    /// An address has an IPv6 zone.
-    #[error("unsupported IPv6 zone in address {0}")]
-    AddressZone(String),
-    /// An address is none.
-    #[error("ParseAddr({0:?}): unable to parse IP")]
-    Address(String),
-    /// The value is larger than [`MAX_VALUE_BYTES`].
-    #[error("the value has {size} bytes, at most {MAX_VALUE_BYTES} are accepted")]
-    TooLarge {
-        /// Its size in bytes.
-        size: usize,
-    },
-    /// A list or map is longer than any real one.
-    #[error("{field} has {count} entries, at most {max} are accepted")]
-    TooMany {
-        /// The member.
-        field: &'static str,
-        /// Its length.
-        count: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The value is not JSON.
-    #[error("the value is not JSON: {0}")]
-    Syntax(String),
-    /// A member has another JSON type, or a number is out of its range.
-    #[error("{field}: expected {expected}")]
-    Type {
-        /// The member.
-        field: &'static str,
-        /// What was expected.
-        expected: &'static str,
-    },
-    /// A member breaks a rule of Kubernetes, so that objects made from it would be refused.
-    #[error("{field} {value:?}: {rule}")]
-    Rule {
-        /// The member.
-        field: &'static str,
-        /// Its value, cut.
-        value: String,
-        /// The rule.
-        rule: &'static str,
-    },
-    /// A name breaks its rule.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
-}
-
-impl Error {
-    /// Short name for metrics and events.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Unset(_) => "Unset",
-            Self::Unknown { .. } => "UnknownValue",
-            Self::ClusterName { .. } => "WrongClusterName",
-            Self::KeyMismatch { .. } => "WrongKey",
-            Self::ReservedClusterId(_) | Self::ClusterId { .. } => "WrongClusterId",
-            Self::AddressZone(_) | Self::Address(_) => "InvalidAddress",
-            Self::TooLarge { .. } => "TooLarge",
-            Self::TooMany { .. } => "TooMany",
-            Self::Syntax(_) => "InvalidJson",
-            Self::Type { .. } => "WrongType",
-            Self::Rule { .. } => "BreaksRule",
-            Self::Name(_) => "InvalidName",
-        }
+/// Checks that a record carries the id that its cluster announced.
+fn check_cluster_id(got: ClusterId, expected: ClusterId) -> Result<(), Error> {
+    if got == expected {
+        return Ok(());
     }
+    Err(Error::ClusterId {
+        got: got.get(),
+        expected: expected.get(),
+    })
 }
 
 /// A text of a peer as it may appear in logs: at most 80 characters of it.

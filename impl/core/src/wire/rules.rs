@@ -79,7 +79,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
 }
 
 /// Whether a text is an RFC 1123 subdomain.
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     text.len() <= PREFIX_MAX && text.split('.').all(|label| is_dns_label(label, PREFIX_MAX))
 }
 
@@ -103,8 +103,17 @@ pub(super) fn parse_address(text: &str) -> Result<IpAddr, Error> {
     text.parse().map_err(|_| Error::Address(clip(text)))
 }
 
+/// An address as Go's `net.IP` reads it: none when empty; an IPv4 address that is written as IPv6 is one of IPv4.
+pub(super) fn optional_ip(text: &str) -> Result<Option<IpAddr>, Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let address: IpAddr = text.parse().map_err(|_| Error::Ip(clip(text)))?;
+    Ok(Some(address.to_canonical()))
+}
+
 /// Checks that an address may stand in an EndpointSlice. Kubernetes, `ValidateEndpointIP`.
-pub(super) fn check_endpoint_address(address: IpAddr) -> Result<(), Error> {
+pub(super) fn check_endpoint_address(field: &'static str, address: IpAddr) -> Result<(), Error> {
     let special = match address {
         IpAddr::V4(ip) => {
             ip.is_unspecified()
@@ -123,7 +132,7 @@ pub(super) fn check_endpoint_address(address: IpAddr) -> Result<(), Error> {
     if special {
         let rule =
             "expected an address that is not unspecified, loopback, link-local or IPv4-mapped";
-        return Err(broken("backends", &address.to_string(), rule));
+        return Err(broken(field, &address.to_string(), rule));
     }
     Ok(())
 }
@@ -178,13 +187,13 @@ mod tests {
             "::ffff:10.0.0.1",
         ] {
             assert!(
-                check_endpoint_address(bad.parse().unwrap()).is_err(),
+                check_endpoint_address("backends", bad.parse().unwrap()).is_err(),
                 "{bad}"
             );
         }
         for good in ["10.0.0.1", "192.0.2.1", "fd00::1"] {
             assert!(
-                check_endpoint_address(good.parse().unwrap()).is_ok(),
+                check_endpoint_address("backends", good.parse().unwrap()).is_ok(),
                 "{good}"
             );
         }

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::wire::testkit::{exports, mutated, recorded, tried_on_cilium};
+use crate::wire::{
+    generators::exports,
+    testkit::{mutated, recorded, tried_on_cilium},
+};
 
 const SMALLEST: &str = r#"{"cluster":"hm","name":"a","namespace":"r01","exportCreationTimestamp":"2026-11-29T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}"#;
 
