@@ -30,6 +30,7 @@ use crate::{
     operator::{
         self, OnReconcile,
         apply::{Controller, OnWrite, Verb},
+        context::Caches,
         triggers::Queues,
     },
     telemetry::health::Health,
@@ -119,6 +120,8 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
     remote.register_metrics(&mut registry);
     let on_write = count_writes(&mut registry);
     let on_reconcile = count_reconciles(&mut registry);
+    let caches = Caches::new();
+    operator::metrics::register(&mut registry, &caches);
     let health = Health::new(registry);
     let ready = health.gate("controllers");
     let serve = serve(health, &args.cluster, cancel);
@@ -132,6 +135,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
             cluster,
             default_global: args.cluster.default_global_namespace,
             install_crds: args.install_crds,
+            caches,
             on_write,
             on_reconcile,
             on_ready: Box::new(move || ready.set(true)),

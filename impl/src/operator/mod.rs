@@ -10,6 +10,7 @@ pub mod crds;
 pub mod derived_service;
 pub mod endpoint_slice_mirror;
 pub mod endpoint_slice_sync;
+pub mod metrics;
 pub mod remote;
 mod run;
 pub mod service_export;

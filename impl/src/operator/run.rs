@@ -55,6 +55,8 @@ pub struct Options {
     pub default_global: bool,
     /// Whether to install the CRDs.
     pub install_crds: bool,
+    /// Empty caches, which it fills; whoever shows what is in them has a clone.
+    pub caches: Caches,
     /// Told of each write, for metrics.
     pub on_write: OnWrite,
     /// Told of each name that was worked on, for metrics.
@@ -114,7 +116,7 @@ pub async fn run(
     };
     info!(cluster = %options.cluster, ?families, "the operator begins");
     let ctx = Arc::new(Context {
-        caches: Caches::new(),
+        caches: options.caches,
         remote,
         writer: Writer::new(client.clone(), options.on_write),
         cluster: options.cluster,

@@ -1,19 +1,35 @@
-//! The health and metrics endpoint of a role: `/livez`, `/readyz`, `/metrics`.
+//! The health and metrics endpoint of a role: `/livez`, `/readyz`, `/metrics`, and what a role adds to it.
 //!
-//! `/readyz` is green only when every gate of the process has been opened; it names those that are closed.
+//! `/readyz` is green only when every gate of the process has been opened; it names those that are closed. `/livez` fails when
+//! a part of the process is stuck in a piece of work.
 
 use std::{
     collections::BTreeMap,
+    fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+
+use super::{
+    checks::{Answer, Check, Question, answer},
+    pulse::Pulses,
+};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The endpoint could not be served.
 #[derive(Debug, Error)]
@@ -32,11 +48,17 @@ pub enum Error {
     Serve(#[source] std::io::Error),
 }
 
+/// Gives checks of `/readyz` that come and go, such as one for each peer.
+pub type Checks = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
+
 /// What a process shows of itself: its metrics and its readiness gates. Cloning gives another handle.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Health {
     registry: Arc<Registry>,
     gates: Arc<Mutex<BTreeMap<&'static str, bool>>>,
+    checks: Vec<Checks>,
+    pulses: Pulses,
+    routes: Router,
 }
 
 /// One condition of readiness. Closed at first.
@@ -53,13 +75,42 @@ impl Gate {
     }
 }
 
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health")
+            .field("gates", &self.gates)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Health {
     /// Health of a process whose metrics have all been registered.
     pub fn new(registry: Registry) -> Self {
         Self {
             registry: Arc::new(registry),
             gates: Arc::default(),
+            checks: Vec::new(),
+            pulses: Pulses::default(),
+            routes: Router::new(),
         }
+    }
+
+    /// Adds checks to `/readyz`.
+    pub fn with_checks(mut self, checks: Checks) -> Self {
+        self.checks.push(checks);
+        self
+    }
+
+    /// Adds the parts that `/livez` watches over. Their time is counted while this is served.
+    pub fn with_pulses(mut self, pulses: Pulses) -> Self {
+        self.pulses = pulses;
+        self
+    }
+
+    /// Adds pages.
+    pub fn with_routes(mut self, routes: Router) -> Self {
+        self.routes = self.routes.merge(routes);
+        self
     }
 
     /// Adds a closed gate.
@@ -80,60 +131,92 @@ impl Health {
             .collect()
     }
 
+    /// The checks of `/readyz`: every gate, then what was added.
+    pub fn readiness(&self) -> Vec<Check> {
+        let gates = lock(&self.gates).clone();
+        let gates = gates.into_iter().map(|(name, open)| Check {
+            name: name.to_owned(),
+            failure: (!open).then(|| "waiting".to_owned()),
+            counts: true,
+        });
+        let more = self.checks.iter().flat_map(|checks| checks());
+        gates.chain(more).collect()
+    }
+
+    /// The checks of `/livez`: the parts that are stuck.
+    pub fn liveness(&self) -> Vec<Check> {
+        let stuck = self.pulses.stuck().into_iter().map(|stuck| Check {
+            name: stuck.part,
+            failure: Some(format!(
+                "no step of its work ended within {:?}, and none takes longer than {:?}: it is stuck; restart the process and report the log",
+                stuck.silent, stuck.bound
+            )),
+            counts: true,
+        });
+        stuck.collect()
+    }
+
     /// Serves until cancelled.
     pub async fn serve(self, address: SocketAddr, cancel: CancellationToken) -> Result<(), Error> {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| Error::Bind { address, source })?;
         if let Ok(bound) = listener.local_addr() {
-            info!(address = %bound, "serving /livez, /readyz and /metrics");
+            info!(address = %bound, "serving /livez, /readyz, /metrics and what the role adds");
         }
-        let router = Router::new()
-            .route("/livez", get(async || "ok\n"))
+        let pulses = self.pulses.clone();
+        let serve = axum::serve(listener, self.router())
+            .with_graceful_shutdown(async move { cancel.cancelled().await });
+        tokio::select! {
+            served = serve => served.map_err(Error::Serve),
+            () = pulses.count() => Ok(()),
+        }
+    }
+
+    /// Every page.
+    fn router(self) -> Router {
+        let routes = self.routes.clone();
+        Router::new()
+            .route("/livez", get(livez))
             .route("/readyz", get(readyz))
+            .route("/readyz/{*check}", get(readyz))
             .route("/metrics", get(metrics))
-            .with_state(self);
-        axum::serve(listener, router)
-            .with_graceful_shutdown(async move { cancel.cancelled().await })
-            .await
-            .map_err(Error::Serve)
+            .with_state(self)
+            .merge(routes)
     }
 }
 
 fn lock<'a>(
     gates: &'a Mutex<BTreeMap<&'static str, bool>>,
-) -> std::sync::MutexGuard<'a, BTreeMap<&'static str, bool>> {
-    gates
-        .lock()
-        .expect("no code panics while it holds the gates")
+) -> MutexGuard<'a, BTreeMap<&'static str, bool>> {
+    gates.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn readyz(State(health): State<Health>) -> impl IntoResponse {
-    let closed = health.closed();
-    if closed.is_empty() {
-        (StatusCode::OK, "ok\n".to_owned())
-    } else {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("waiting for: {}\n", closed.join(", ")),
-        )
-    }
+async fn livez(State(health): State<Health>, uri: Uri) -> Response {
+    probe("livez", &health.liveness(), &uri)
+}
+
+async fn readyz(State(health): State<Health>, uri: Uri) -> Response {
+    probe("readyz", &health.readiness(), &uri)
+}
+
+fn probe(name: &str, checks: &[Check], uri: &Uri) -> Response {
+    let rest = uri.path().get(1 + name.len()..).unwrap_or_default();
+    let (status, text) = match answer(name, checks, &Question::parse(rest, uri.query())) {
+        Answer::Passed(text) => (StatusCode::OK, text),
+        Answer::Failed(text) => (StatusCode::SERVICE_UNAVAILABLE, text),
+        Answer::NotFound(text) => (StatusCode::NOT_FOUND, text),
+    };
+    (status, [(CONTENT_TYPE, TEXT)], text).into_response()
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     let mut text = String::new();
     match encode(&mut text, &health.registry) {
-        Ok(()) => (
-            StatusCode::OK,
-            [(
-                "content-type",
-                "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            )],
-            text,
-        ),
+        Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, OPEN_METRICS)], text),
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,
-            [("content-type", "text/plain; charset=utf-8")],
+            [(CONTENT_TYPE, TEXT)],
             format!("cannot encode the metrics: {error}\n"),
         ),
     }
@@ -141,6 +224,8 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -156,5 +241,48 @@ mod tests {
 
         store.set(false);
         assert_eq!(health.closed(), ["store"]);
+    }
+
+    #[test]
+    fn a_peer_has_a_check_that_does_not_close_readiness() {
+        let peer = || {
+            vec![Check {
+                name: "peer/rome".to_owned(),
+                failure: Some("Connecting".to_owned()),
+                counts: false,
+            }]
+        };
+        let health = Health::new(Registry::default()).with_checks(Arc::new(peer));
+        let asked = |path: &'static str| {
+            probe(
+                "readyz",
+                &health.readiness(),
+                &path.parse().expect("a path"),
+            )
+        };
+
+        assert_eq!(asked("/readyz").status(), StatusCode::OK);
+        assert_eq!(
+            asked("/readyz/peer/rome").status(),
+            StatusCode::SERVICE_UNAVAILABLE
+        );
+        assert_eq!(asked("/readyz/peer/oslo").status(), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_is_stuck_makes_the_process_not_alive() {
+        let bound = Duration::from_secs(30);
+        let pulses = Pulses::default();
+        let health = Health::new(Registry::default()).with_pulses(pulses.clone());
+        let part = pulses.part("peer/rome", bound);
+        let asked = || probe("livez", &health.liveness(), &Uri::from_static("/livez"));
+        assert_eq!(asked().status(), StatusCode::OK);
+
+        let work = part.begin();
+        let _counted = tokio::time::timeout(bound * 2, pulses.count()).await;
+        assert_eq!(asked().status(), StatusCode::SERVICE_UNAVAILABLE);
+
+        drop(work);
+        assert_eq!(asked().status(), StatusCode::OK);
     }
 }

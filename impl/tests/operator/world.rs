@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tombolo::{
     cluster::client,
-    operator::{self, Options, triggers::Queues},
+    operator::{self, Options, context::Caches, triggers::Queues},
 };
 use tombolo_api::{keys, v1beta1::ServiceImport};
 use tombolo_core::names::NamespacedName;
@@ -103,6 +103,7 @@ impl Operator {
             cluster: cluster.name().try_into()?,
             default_global,
             install_crds: true,
+            caches: Caches::new(),
             on_write: Arc::new(move |controller, verb| {
                 let mut counts = written.lock().unwrap();
                 let key = (controller.as_str(), verb.as_str());
