@@ -7,25 +7,10 @@ use futures::StreamExt;
 use super::{
     Error, Event, KvStore, Scope, Watch,
     lease::{KEYS_PER_LEASE, Leases},
-    testing::{Etcd, Memory, Subject, eventually},
+    testing::{Subject, battery, eventually},
 };
 
-macro_rules! battery {
-    ($($behaviour:ident),+ $(,)?) => {
-        mod memory {
-            $(#[tokio::test]
-            async fn $behaviour() {
-                super::$behaviour(<super::Memory as super::Subject>::start().await).await;
-            })+
-        }
-        mod etcd {
-            $(#[tokio::test]
-            async fn $behaviour() {
-                super::$behaviour(<super::Etcd as super::Subject>::start().await).await;
-            })+
-        }
-    };
-}
+mod conditional;
 
 battery![
     a_key_is_read_back_with_its_revisions,
@@ -43,6 +28,7 @@ battery![
     a_store_that_goes_away_ends_watches_and_fails_calls_until_it_is_back,
     a_lease_carries_at_most_a_thousand_keys,
     keys_of_a_lost_lease_are_reported_and_can_be_put_again,
+    keys_of_an_earlier_life_live_on_under_their_own_lease,
 ];
 
 fn prefix(text: &str) -> Scope {
@@ -373,4 +359,28 @@ async fn keys_of_a_lost_lease_are_reported_and_can_be_put_again<S: Subject>(mut 
             .lease
             .is_some()
     );
+}
+
+async fn keys_of_an_earlier_life_live_on_under_their_own_lease<S: Subject>(subject: S) {
+    let store = subject.store();
+    let ttl = Duration::from_secs(2);
+    let earlier = Leases::new(store.clone(), ttl);
+    let left = store.grant(ttl).await.unwrap();
+    store.put("left", Vec::new(), Some(left)).await.unwrap();
+    let put = earlier.put("p/a", Vec::new()).await.unwrap();
+    let entry = store.get("p/a").await.unwrap().entry.unwrap();
+    drop(earlier);
+
+    let leases = Leases::new(store.clone(), ttl);
+    leases.adopt([("p/a".to_owned(), entry.lease.unwrap())]);
+    eventually("the lease that nobody took over ends", async || {
+        store.get("left").await.unwrap().entry.is_none()
+    })
+    .await;
+    let kept = store.get("p/a").await.unwrap().entry.unwrap();
+    store.revoke(entry.lease.unwrap()).await.unwrap();
+    let lost = tokio::time::timeout(super::testing::BUDGET, leases.lost());
+
+    assert_eq!((kept.mod_revision, kept.lease), (put, entry.lease));
+    assert!(lost.await.unwrap().contains("p/a"));
 }

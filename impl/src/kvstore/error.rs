@@ -134,6 +134,16 @@ pub enum Error {
         /// The lease.
         lease: LeaseId,
     },
+    /// The lock that allows to write is gone: another process may have it now. Nothing was written.
+    #[error(
+        "{endpoint}: lock {lock} is lost, another process may write; this one must not write any more and has to begin anew"
+    )]
+    LockLost {
+        /// The endpoint.
+        endpoint: String,
+        /// Key of the lock.
+        lock: String,
+    },
     /// The store refused the call for another reason.
     #[error("{endpoint}: {step}: refused: {detail}")]
     Refused {
@@ -158,6 +168,7 @@ impl Error {
             Self::StoreBehind { .. } => "StoreBehind",
             Self::StoreChanged { .. } => "StoreChanged",
             Self::LeaseNotFound { .. } => "LeaseNotFound",
+            Self::LockLost { .. } => "LockLost",
             Self::Refused { .. } => "Refused",
         }
     }

@@ -70,6 +70,18 @@ impl<S: KvStore> Leases<S> {
         }
     }
 
+    /// Takes over keys that an earlier life of this process wrote: the leases that they hang on are kept alive from now on, and
+    /// keys that go with one of them are reported. Keys that were put here already are left as they are.
+    pub fn adopt(&self, keys: impl IntoIterator<Item = (String, LeaseId)>) {
+        let mut held = self.shared.held();
+        for (key, lease) in keys {
+            if !held.lease_of.contains_key(&key) {
+                held.keys.entry(lease).or_default().insert(key.clone());
+                held.lease_of.insert(key, lease);
+            }
+        }
+    }
+
     /// Deletes a key; returns the store's revision and whether the key was there.
     pub async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
         let deleted = self.store.delete(key).await?;

@@ -12,8 +12,12 @@ mod battery;
 pub mod config;
 pub mod error;
 pub mod etcd;
+pub mod fenced;
 pub mod lease;
 pub mod memory;
+pub mod mutex;
+#[cfg(test)]
+mod mutex_tests;
 #[cfg(test)]
 mod stall_tests;
 #[cfg(test)]
@@ -121,6 +125,58 @@ impl Scope {
     }
 }
 
+/// A condition of a write: looked at in the very revision of the write, so that nobody can come between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// The key does not exist.
+    Absent(String),
+    /// The key exists and was made at this revision: since then nobody deleted it, or made it anew.
+    MadeAt {
+        /// The key.
+        key: String,
+        /// Revision of the store at which it was made.
+        create_revision: i64,
+    },
+    /// The key exists and was written at this revision: since then nobody wrote or deleted it.
+    WrittenAt {
+        /// The key.
+        key: String,
+        /// Revision of the store at which it was written.
+        mod_revision: i64,
+    },
+}
+
+impl Condition {
+    /// The key that is looked at.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Absent(key) | Self::MadeAt { key, .. } | Self::WrittenAt { key, .. } => key,
+        }
+    }
+
+    /// Whether the condition holds, given what is stored under its key.
+    pub(crate) fn holds(&self, entry: Option<&Entry>) -> bool {
+        match self {
+            Self::Absent(_) => entry.is_none(),
+            Self::MadeAt {
+                create_revision, ..
+            } => entry.is_some_and(|entry| entry.create_revision == *create_revision),
+            Self::WrittenAt { mod_revision, .. } => {
+                entry.is_some_and(|entry| entry.mod_revision == *mod_revision)
+            }
+        }
+    }
+}
+
+/// Answer to a write under conditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt<T> {
+    /// They held: written.
+    Done(T),
+    /// One did not, and nothing was written. This is what their keys hold, in their order.
+    Refused(Vec<Read>),
+}
+
 /// A store. Clones share the connection. Every call is bounded in time.
 pub trait KvStore: Clone + Send + Sync + 'static {
     /// What to call the store in messages: its endpoints.
@@ -170,6 +226,54 @@ pub trait KvStore: Clone + Send + Sync + 'static {
 
     /// Deletes a key; returns the store's revision after it and whether the key was there.
     fn delete(&self, key: &str) -> impl Future<Output = Result<(i64, bool), Error>> + Send;
+
+    /// Writes a key if every condition holds; returns the revision.
+    fn put_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+        value: Vec<u8>,
+        lease: Option<LeaseId>,
+    ) -> impl Future<Output = Result<Attempt<i64>, Error>> + Send;
+
+    /// Deletes a key if every condition holds; returns the store's revision after it and whether the key was there.
+    fn delete_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+    ) -> impl Future<Output = Result<Attempt<(i64, bool)>, Error>> + Send;
+
+    /// Writes a key unless it holds this value on this lease already; returns the revision, or what is there. Overwrites only
+    /// what it has looked at: begins anew when somebody else wrote in between.
+    fn put_if_different(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lease: Option<LeaseId>,
+    ) -> impl Future<Output = Result<Attempt<i64>, Error>> + Send {
+        async move {
+            loop {
+                let read = self.get(key).await?;
+                let key = key.to_owned();
+                let unchanged = match &read.entry {
+                    Some(entry) if entry.value == value && entry.lease == lease => {
+                        return Ok(Attempt::Refused(vec![read]));
+                    }
+                    Some(entry) => Condition::WrittenAt {
+                        key: key.clone(),
+                        mod_revision: entry.mod_revision,
+                    },
+                    None => Condition::Absent(key.clone()),
+                };
+                let attempt = self
+                    .put_if(&[unchanged], &key, value.clone(), lease)
+                    .await?;
+                if matches!(attempt, Attempt::Done(_)) {
+                    return Ok(attempt);
+                }
+            }
+        }
+    }
 
     /// Reads all pages of a prefix. For prefixes that fit into memory twice; others go page by page.
     fn list(&self, prefix: &str) -> impl Future<Output = Result<Listing, Error>> + Send {

@@ -14,6 +14,26 @@ use tombolo_testbed::Assets;
 
 use super::{KvStore, config::EtcdConfig, etcd::EtcdStore, memory::MemoryStore};
 
+/// Tests of behaviours that are functions over [`Subject`]: each runs on the store in memory and on a real etcd.
+macro_rules! battery {
+    ($($behaviour:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour(<$crate::kvstore::testing::Memory as $crate::kvstore::testing::Subject>::start().await).await;
+            })+
+        }
+        mod etcd {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour(<$crate::kvstore::testing::Etcd as $crate::kvstore::testing::Subject>::start().await).await;
+            })+
+        }
+    };
+}
+
+pub(crate) use battery;
+
 /// How long a condition may take on a busy machine.
 pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 

@@ -15,6 +15,7 @@ pub(super) fn breaks_connection(error: &Error) -> bool {
         | Error::Denied { .. }
         | Error::Compacted { .. }
         | Error::LeaseNotFound { .. }
+        | Error::LockLost { .. }
         | Error::Refused { .. } => false,
     }
 }

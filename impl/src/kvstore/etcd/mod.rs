@@ -10,8 +10,12 @@ use std::time::Duration;
 use etcd_client::{GetOptions, PutOptions, WatchOptions};
 use tokio::time::timeout;
 
-use super::{Cursor, Entry, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope, Step, Watch};
+use super::{
+    Attempt, Condition, Cursor, Entry, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope,
+    Step, Watch,
+};
 
+mod conditional;
 mod failure;
 mod session;
 mod tls;
@@ -192,6 +196,24 @@ impl KvStore for EtcdStore {
             })
             .await?;
         Ok((header_of(answer.header()).1, answer.deleted() > 0))
+    }
+
+    async fn put_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+        value: Vec<u8>,
+        lease: Option<LeaseId>,
+    ) -> Result<Attempt<i64>, Error> {
+        conditional::put_if(self, conditions, key, value, lease).await
+    }
+
+    async fn delete_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+    ) -> Result<Attempt<(i64, bool)>, Error> {
+        conditional::delete_if(self, conditions, key).await
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use etcd_client::{
     Client, ConnectOptions, DeleteResponse, GetOptions, GetResponse, LeaseGrantResponse,
-    LeaseRevokeResponse, LeaseTimeToLiveResponse, PutResponse, ResponseHeader,
+    LeaseRevokeResponse, LeaseTimeToLiveResponse, PutResponse, ResponseHeader, TxnResponse,
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -202,7 +202,8 @@ answers!(
     DeleteResponse,
     LeaseGrantResponse,
     LeaseRevokeResponse,
-    LeaseTimeToLiveResponse
+    LeaseTimeToLiveResponse,
+    TxnResponse
 );
 
 /// Cluster id and revision of a header.

@@ -12,8 +12,8 @@ use futures::{StreamExt, stream};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Cursor, Entry, Error, Event, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope, Step, Watch,
-    WatchBatch,
+    Attempt, Condition, Cursor, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope, Step,
+    Watch, WatchBatch,
 };
 
 mod state;
@@ -107,11 +107,7 @@ impl KvStore for MemoryStore {
 
     async fn get(&self, key: &str) -> Result<Read, Error> {
         let state = self.reach(Step::Get)?;
-        Ok(Read {
-            revision: state.revision,
-            store_id: state.store_id,
-            entry: state.entries.get(key).cloned(),
-        })
+        Ok(state.read(key))
     }
 
     async fn page(&self, prefix: &str, cursor: Option<Cursor>) -> Result<Page, Error> {
@@ -234,32 +230,41 @@ impl KvStore for MemoryStore {
         if let Some(lease) = lease.filter(|lease| !state.leases.contains_key(lease)) {
             return Err(self.lease_not_found(lease));
         }
-        state.revision += 1;
-        let revision = state.revision;
-        let before = state.entries.remove(key);
-        if let Some(before) = &before {
-            state.detach(before);
-        }
-        if let Some(held) = lease.and_then(|lease| state.leases.get_mut(&lease)) {
-            held.keys.insert(key.to_owned());
-        }
-        let entry = Entry {
-            key: key.to_owned(),
-            value,
-            create_revision: before.map_or(revision, |before| before.create_revision),
-            mod_revision: revision,
-            lease,
-        };
-        state.entries.insert(key.to_owned(), entry.clone());
-        state.commit(vec![Event::Put(entry)]);
-        Ok(revision)
+        Ok(state.put(key, value, lease))
     }
 
     async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
         let mut state = self.reach(Step::Delete)?;
-        let before = state.revision;
-        state.remove(&BTreeSet::from([key.to_owned()]));
-        Ok((state.revision, state.revision > before))
+        Ok(state.delete(key))
+    }
+
+    async fn put_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+        value: Vec<u8>,
+        lease: Option<LeaseId>,
+    ) -> Result<Attempt<i64>, Error> {
+        let mut state = self.reach(Step::Put)?;
+        if let Some(reads) = state.refuse(conditions) {
+            return Ok(Attempt::Refused(reads));
+        }
+        if let Some(lease) = lease.filter(|lease| !state.leases.contains_key(lease)) {
+            return Err(self.lease_not_found(lease));
+        }
+        Ok(Attempt::Done(state.put(key, value, lease)))
+    }
+
+    async fn delete_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+    ) -> Result<Attempt<(i64, bool)>, Error> {
+        let mut state = self.reach(Step::Delete)?;
+        if let Some(reads) = state.refuse(conditions) {
+            return Ok(Attempt::Refused(reads));
+        }
+        Ok(Attempt::Done(state.delete(key)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::super::{Entry, Error, Event, LeaseId, Scope, WatchBatch};
+use super::super::{Condition, Entry, Error, Event, LeaseId, Read, Scope, WatchBatch};
 
 pub(super) type Sender = mpsc::UnboundedSender<Result<WatchBatch, Error>>;
 
@@ -94,6 +94,52 @@ impl State {
         for watcher in self.watchers.drain(..) {
             let _gone = watcher.sender.send(Err(error.clone()));
         }
+    }
+
+    pub(super) fn read(&self, key: &str) -> Read {
+        Read {
+            revision: self.revision,
+            store_id: self.store_id,
+            entry: self.entries.get(key).cloned(),
+        }
+    }
+
+    /// What the keys of the conditions hold, if one of them does not hold.
+    pub(super) fn refuse(&self, conditions: &[Condition]) -> Option<Vec<Read>> {
+        let fails = |condition: &Condition| !condition.holds(self.entries.get(condition.key()));
+        let read = |condition: &Condition| self.read(condition.key());
+        let refused = conditions.iter().any(fails);
+        refused.then(|| conditions.iter().map(read).collect())
+    }
+
+    /// Writes a key under a lease that exists; returns the revision.
+    pub(super) fn put(&mut self, key: &str, value: Vec<u8>, lease: Option<LeaseId>) -> i64 {
+        self.revision += 1;
+        let revision = self.revision;
+        let before = self.entries.remove(key);
+        if let Some(before) = &before {
+            self.detach(before);
+        }
+        if let Some(held) = lease.and_then(|lease| self.leases.get_mut(&lease)) {
+            held.keys.insert(key.to_owned());
+        }
+        let entry = Entry {
+            key: key.to_owned(),
+            value,
+            create_revision: before.map_or(revision, |before| before.create_revision),
+            mod_revision: revision,
+            lease,
+        };
+        self.entries.insert(key.to_owned(), entry.clone());
+        self.commit(vec![Event::Put(entry)]);
+        revision
+    }
+
+    /// Deletes a key; returns the revision and whether it was there.
+    pub(super) fn delete(&mut self, key: &str) -> (i64, bool) {
+        let before = self.revision;
+        self.remove(&BTreeSet::from([key.to_owned()]));
+        (self.revision, self.revision > before)
     }
 
     pub(super) fn remove(&mut self, keys: &BTreeSet<String>) {
