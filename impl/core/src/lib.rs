@@ -13,6 +13,7 @@ pub mod identity;
 pub mod merge;
 pub mod mutant;
 pub mod names;
+pub mod peer_status;
 pub mod service;
 pub mod wire;
 

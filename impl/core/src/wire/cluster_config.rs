@@ -1,10 +1,14 @@
 //! `cluster-config`: the id of a cluster and what it can do. Cilium, `CiliumClusterConfig`.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Error, cluster_service, go_json, json, key};
 use crate::names::{ClusterId, ClusterName};
 
-/// What a cluster says of itself before it says anything else.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a cluster says of itself before it says anything else. Serialised only to show it to users; the stored bytes are
+/// [`encode`]'s.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterConfig {
     /// Its numeric id.
     pub id: ClusterId,
@@ -13,7 +17,8 @@ pub struct ClusterConfig {
 }
 
 /// What a cluster can do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Capabilities {
     /// Whether it writes canaries; without, what is listed at once is taken as complete.
     pub synced_canaries: bool,
@@ -28,7 +33,8 @@ pub struct Capabilities {
 }
 
 /// Which of the two forms of global services a cluster publishes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub enum EndpointSlicesExportMode {
     /// `services` records only; also what clusters older than 1.20 mean by saying nothing.
     #[default]
@@ -58,6 +64,18 @@ impl EndpointSlicesExportMode {
             "endpointslices-only" => Self::EndpointSlicesOnly,
             _ => Self::Other(super::clip(text)),
         }
+    }
+}
+
+impl From<String> for EndpointSlicesExportMode {
+    fn from(text: String) -> Self {
+        Self::parse(&text)
+    }
+}
+
+impl From<EndpointSlicesExportMode> for String {
+    fn from(mode: EndpointSlicesExportMode) -> Self {
+        mode.as_str().to_owned()
     }
 }
 

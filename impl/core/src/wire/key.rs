@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::names::{ClusterName, Namespace, NamespacedName};
 
 /// What a cluster says of itself. Cilium's `StatePrefix`.
@@ -18,7 +20,8 @@ pub const CLUSTER_CONFIG: &str = "cilium/cluster-config";
 pub const HEARTBEAT: &str = "cilium/.heartbeat";
 
 /// A stored kind that has a canary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Resource {
     /// Global services with their backends.
     Services,
@@ -44,6 +47,18 @@ impl Resource {
         Self::Identities,
         Self::Ip,
     ];
+
+    /// Short name for metrics, logs and status: the kind's part of keys without the version.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Services => "services",
+            Self::ServiceExports => "serviceexports",
+            Self::EndpointSlices => "endpointslices",
+            Self::Nodes => "nodes",
+            Self::Identities => "identities",
+            Self::Ip => "ip",
+        }
+    }
 
     /// The kind's part of keys, with its version.
     pub fn as_str(self) -> &'static str {
@@ -126,6 +141,25 @@ pub fn ip_prefix(cluster: &ClusterName, cached: bool) -> String {
         format!("{CACHE}/{resource}/{cluster}/")
     } else {
         format!("{STATE}/{resource}/default/")
+    }
+}
+
+/// Prefix of the records of a kind in a cluster's store; `cached` when the store is a copy in another cluster.
+///
+/// ```
+/// use tombolo_core::wire::key::{Resource, records_prefix};
+/// let paris = "paris".try_into().unwrap();
+/// assert_eq!(records_prefix(&paris, Resource::Nodes, false), "cilium/state/nodes/v1/paris/");
+/// assert_eq!(records_prefix(&paris, Resource::Ip, true), "cilium/cache/ip/v1/paris/");
+/// ```
+pub fn records_prefix(cluster: &ClusterName, resource: Resource, cached: bool) -> String {
+    match resource {
+        Resource::Services => services_prefix(cluster, cached),
+        Resource::ServiceExports => service_exports_prefix(cluster, cached),
+        Resource::EndpointSlices => endpoint_slices_prefix(cluster, cached),
+        Resource::Nodes => nodes_prefix(cluster, cached),
+        Resource::Identities => identities_prefix(cluster, cached),
+        Resource::Ip => ip_prefix(cluster, cached),
     }
 }
 
