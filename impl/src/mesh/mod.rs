@@ -7,4 +7,6 @@ pub mod peers;
 pub mod publisher;
 mod remote_cluster;
 mod reservations;
+mod rows;
+mod statuses;
 pub mod tables;

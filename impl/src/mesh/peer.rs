@@ -1,10 +1,11 @@
-//! The words for a peer: the kinds of its records, its state, its status.
+//! The words for a peer: who follows, the kinds of rows, its status.
 
 use std::fmt;
 
+pub use tombolo_core::peer_status::{PeerState, PeerStatus};
 use tombolo_core::{
     names::{ClusterId, ClusterName, NamespacedName},
-    wire::cluster_config::ClusterConfig,
+    wire::key::Resource,
 };
 
 /// This cluster, as far as its peers matter.
@@ -18,7 +19,7 @@ pub struct LocalCluster {
     pub max_connected: u32,
 }
 
-/// A kind of record that peers leave.
+/// A kind of row that the operator works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// Exports of the MCS-API: `serviceexports` records.
@@ -30,6 +31,14 @@ pub enum RecordKind {
 impl RecordKind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::Exports, Self::Services];
+
+    /// The stored kind that the rows are made of.
+    pub fn resource(self) -> Resource {
+        match self {
+            Self::Exports => Resource::ServiceExports,
+            Self::Services => Resource::Services,
+        }
+    }
 
     /// Short name for metrics and logs.
     pub fn as_str(self) -> &'static str {
@@ -53,47 +62,4 @@ pub struct Dirty {
     pub kind: RecordKind,
     /// Of which service.
     pub name: NamespacedName,
-}
-
-/// How far a peer can be trusted now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerState {
-    /// Never synced, and not connected.
-    Connecting,
-    /// Never synced; connected and reading.
-    Listing,
-    /// Everything it says was read, and changes are followed.
-    Ready,
-    /// It was synced, but its connection, its canary, its cluster-config or a capability is gone: rows are kept and used, and
-    /// nothing is removed.
-    Suspect,
-}
-
-impl PeerState {
-    /// Short name for metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Connecting => "Connecting",
-            Self::Listing => "Listing",
-            Self::Ready => "Ready",
-            Self::Suspect => "Suspect",
-        }
-    }
-}
-
-/// A configured peer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerStatus {
-    /// Its name.
-    pub cluster: ClusterName,
-    /// How far it can be trusted.
-    pub state: PeerState,
-    /// Whether it was synced once since this process began, so that what it lacks is known to be lacking.
-    pub synced: bool,
-    /// What it says of itself, once accepted.
-    pub config: Option<ClusterConfig>,
-    /// What went wrong last, until it is ready again.
-    pub last_error: Option<String>,
-    /// Revision of its store up to which it was followed.
-    pub revision: i64,
 }

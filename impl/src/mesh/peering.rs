@@ -16,8 +16,9 @@ use tombolo_core::{evidence::Evidence, names::ClusterName};
 use super::{
     config_dir::{ConfigDir, Error, Scan},
     peers::{LocalCluster, RemoteState},
-    remote_cluster::{Memory, RemoteCluster},
+    remote_cluster::{Memory, Records, RemoteCluster},
     reservations::Reservations,
+    statuses::Statuses,
 };
 use crate::kvstore::{config::EtcdConfig, etcd::EtcdStore};
 
@@ -36,6 +37,18 @@ pub async fn run_peers(
     state: RemoteState,
     cancel: CancellationToken,
 ) -> Result<(), Error> {
+    let statuses = state.statuses().clone();
+    follow_peers(config_dir, local, state, statuses, cancel).await
+}
+
+/// As [`run_peers`], for whatever is done with the peers' records.
+pub(crate) async fn follow_peers(
+    config_dir: PathBuf,
+    local: LocalCluster,
+    records: impl Records,
+    statuses: Statuses,
+    cancel: CancellationToken,
+) -> Result<(), Error> {
     let dir = ConfigDir::new(config_dir, local.name.clone());
     // Looked at before it is watched, for the better error when it is missing; and again after, to miss nothing.
     dir.scan()?;
@@ -43,7 +56,8 @@ pub async fn run_peers(
     let mut scan = dir.scan()?;
     let mut peering = Peering {
         local,
-        state,
+        records,
+        statuses,
         reservations: Reservations::default(),
         running: BTreeMap::new(),
         told: BTreeSet::new(),
@@ -70,9 +84,10 @@ pub async fn run_peers(
     Ok(())
 }
 
-struct Peering {
+struct Peering<R> {
     local: LocalCluster,
-    state: RemoteState,
+    records: R,
+    statuses: Statuses,
     reservations: Reservations,
     running: BTreeMap<ClusterName, Running>,
     /// What is wrong with the directory and was logged.
@@ -86,7 +101,7 @@ struct Running {
     task: JoinHandle<Memory>,
 }
 
-impl Peering {
+impl<R: Records> Peering<R> {
     /// Reads the directory; again when a followed peer's file is gone or the directory cannot be read.
     async fn look(&mut self, dir: &ConfigDir) -> Scan {
         loop {
@@ -112,7 +127,7 @@ impl Peering {
     fn gone(&self, scan: &Scan) -> BTreeSet<ClusterName> {
         let there =
             |name: &ClusterName| scan.peers.contains_key(name) || scan.hollow.contains(name);
-        let known = self.state.peers().into_iter().map(|peer| peer.cluster);
+        let known = self.statuses.peers().into_iter().map(|peer| peer.cluster);
         known.filter(|name| !there(name)).collect()
     }
 
@@ -122,7 +137,8 @@ impl Peering {
         for peer in &removed {
             tracing::info!(%peer, "the peer's file is gone: it is removed with its rows");
             self.stop(peer).await;
-            self.state.drain(peer, Evidence::PeerRemoved);
+            self.records
+                .drain(peer, self.records.kinds(), Evidence::PeerRemoved);
             self.reservations.release(peer);
         }
         let hollow: BTreeSet<_> = scan
@@ -131,7 +147,7 @@ impl Peering {
             .filter(|name| self.running.contains_key(name))
             .collect();
         let names = scan.peers.keys().chain(&hollow).cloned().collect();
-        self.state.configure(&names);
+        self.statuses.configure(&names);
         let mut problems = scan.problems;
         let hollow = hollow.into_iter().map(|name| {
             let file = dir.file(&name);
@@ -141,8 +157,9 @@ impl Peering {
             match config {
                 Ok(config) => self.follow(peer, config).await,
                 Err(error) => {
-                    self.state
-                        .update_peer(&peer, |status| status.last_error = Some(error.to_string()));
+                    let text = error.to_string();
+                    self.statuses
+                        .update(&peer, |status, _| status.last_error = Some(text));
                     problems.push(error);
                 }
             }
@@ -168,7 +185,8 @@ impl Peering {
             peer: peer.clone(),
             local: self.local.clone(),
             store: EtcdStore::new(config.clone()),
-            state: self.state.clone(),
+            records: self.records.clone(),
+            statuses: self.statuses.clone(),
             reservations: self.reservations.clone(),
             memory,
         };
@@ -215,7 +233,7 @@ impl Peering {
     }
 }
 
-impl Drop for Peering {
+impl<R> Drop for Peering<R> {
     fn drop(&mut self) {
         for running in self.running.values() {
             running.cancel.cancel();

@@ -8,11 +8,7 @@ use tombolo_core::{
     },
 };
 
-use super::{
-    super::peers::{PeerState, RecordKind},
-    Error, RemoteCluster,
-    memory::Mark,
-};
+use super::{super::peer::PeerState, Error, RawChange, Records, RemoteCluster, memory::Mark};
 use crate::kvstore::{Entry, KvStore};
 
 /// Cilium's default of `maxConnectedClusters`. A cluster with the default accepts any value of its peers.
@@ -29,7 +25,7 @@ pub(super) struct Accepted {
 /// Where the records of one kind are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) kind: RecordKind,
+    pub(super) kind: Resource,
     /// Prefix of the records.
     pub(super) prefix: String,
     /// Key that says that all of them were written, and by its presence that their writer lives: the canary, or the
@@ -37,7 +33,7 @@ pub(super) struct Place {
     pub(super) canary: String,
 }
 
-impl<S: KvStore> RemoteCluster<S> {
+impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Key of the peer's cluster-config.
     pub(super) fn config_key(&self) -> String {
         key::cluster_config_key(&self.peer)
@@ -53,14 +49,16 @@ impl<S: KvStore> RemoteCluster<S> {
         if self.known_id().is_some_and(|known| known != config.id) {
             tracing::warn!(peer = %self.peer, id = %config.id, "the peer has another id: it is another cluster; its rows are removed");
             self.memory.forget_positions();
-            self.state.drain(&self.peer, Evidence::PeerIdChanged);
+            self.drain(self.records.kinds(), Evidence::PeerIdChanged);
         }
         if self.memory.config.as_ref() != Some(&config)
             && config.capabilities.service_exports_enabled.is_none()
+            && self.records.kinds().contains(&Resource::ServiceExports)
         {
             tracing::warn!(peer = %self.peer, "the peer does not support MCS-API service export resources; its exports are not followed");
         }
         self.memory.config = Some(config.clone());
+        self.records.accepted(&self.peer, &config);
         Ok(Accepted {
             config,
             present: entry.map(Mark::of),
@@ -81,9 +79,9 @@ impl<S: KvStore> RemoteCluster<S> {
             return Err(error);
         };
         tracing::warn!(peer = %self.peer, %error, reason = error.reason(), "the peer is suspect; nothing of it is removed");
-        self.state.update_peer(&self.peer, |status| {
+        self.statuses.update(&self.peer, |status, now| {
             if status.synced {
-                status.state = PeerState::Suspect;
+                status.enter(PeerState::Suspect, now);
             }
             status.last_error = Some(error.to_string());
         });
@@ -117,31 +115,43 @@ impl<S: KvStore> RemoteCluster<S> {
             .map_err(|holder| Error::IdTaken { key, id, holder })
     }
 
-    /// Where the peer's records of this kind are; none when it publishes none.
-    pub(super) fn place(&self, capabilities: &Capabilities, kind: RecordKind) -> Option<Place> {
-        let cached = capabilities.cached;
-        let (published, prefix, resource) = match kind {
-            RecordKind::Exports => (
-                capabilities.service_exports_enabled.is_some(),
-                key::service_exports_prefix(&self.peer, cached),
-                Resource::ServiceExports,
-            ),
-            RecordKind::Services => (
-                capabilities.endpoint_slices_export_mode
-                    != EndpointSlicesExportMode::EndpointSlicesOnly,
-                key::services_prefix(&self.peer, cached),
-                Resource::Services,
-            ),
+    /// Where the peer's records of this kind are; none when it publishes none. The kinds, prefixes and canaries of Cilium's
+    /// kvstoremesh.
+    pub(super) fn place(&self, capabilities: &Capabilities, kind: Resource) -> Option<Place> {
+        use EndpointSlicesExportMode::{EndpointSlicesOnly, ServicesOnly};
+        let mode = &capabilities.endpoint_slices_export_mode;
+        let published = match kind {
+            Resource::ServiceExports => capabilities.service_exports_enabled.is_some(),
+            Resource::Services => *mode != EndpointSlicesOnly,
+            Resource::EndpointSlices => *mode != ServicesOnly,
+            Resource::Nodes | Resource::Identities | Resource::Ip => true,
         };
+        let cached = capabilities.cached;
         let canary = if capabilities.synced_canaries {
-            key::canary_key(&self.peer, resource, cached)
+            key::canary_key(&self.peer, kind, cached)
         } else {
             self.config_key()
         };
-        published.then_some(Place {
+        published.then(|| Place {
             kind,
-            prefix,
+            prefix: key::records_prefix(&self.peer, kind, cached),
             canary,
         })
+    }
+}
+
+impl Place {
+    /// The part of a key after the prefix, if it is one of these records.
+    pub(super) fn suffix<'a>(&self, key: &'a str) -> Option<&'a str> {
+        key.strip_prefix(&self.prefix)
+    }
+
+    /// What entries of the prefix say.
+    pub(super) fn changes<'a>(&self, entries: &'a [Entry]) -> Vec<RawChange<'a>> {
+        let set = |entry: &'a Entry| {
+            let key = self.suffix(&entry.key)?;
+            Some(RawChange::Set { key, entry })
+        };
+        entries.iter().filter_map(set).collect()
     }
 }

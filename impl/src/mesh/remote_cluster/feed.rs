@@ -1,22 +1,20 @@
 //! One kind of a peer's records: list, proof that the list is complete, watch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 use tombolo_core::{
-    evidence::{Canary, Complete},
-    names::NamespacedName,
-    wire::cluster_config,
+    evidence::{Canary, Complete, Evidence},
+    wire::{cluster_config, key::Resource},
 };
 
 use super::{
-    super::peers::Change,
-    Error, RemoteCluster,
+    Error, Origin, Outcome, RawChange, Records, RemoteCluster,
     config::{Accepted, Place},
+    holdings::News,
     memory::Mark,
-    records::Reader,
 };
-use crate::kvstore::{self, Event, KvStore, LeaseId, Scope, Watch, WatchBatch};
+use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch};
 
 /// One kind of records while connected.
 #[derive(Debug)]
@@ -38,13 +36,11 @@ enum Proof {
 /// A finished list.
 pub(super) struct Listed {
     revision: i64,
-    /// The services with a key, good or bad.
-    pub(super) present: BTreeSet<NamespacedName>,
-    /// The lease of each of them.
-    leases: BTreeMap<NamespacedName, Option<LeaseId>>,
+    /// The keys after the prefix under which something is held: no more than is held, however many keys there are.
+    pub(super) present: BTreeSet<String>,
 }
 
-impl<S: KvStore> RemoteCluster<S> {
+impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Goes on where the last connection ended, or lists.
     pub(super) async fn start_feed(
         &mut self,
@@ -82,14 +78,17 @@ impl<S: KvStore> RemoteCluster<S> {
                 Proof::ListAgain => continue,
                 Proof::Nothing => self.memory.feed_mut(place.kind).synced = None,
                 Proof::Complete(complete, mark) => {
-                    let (peer, kind, present) = (&self.peer, place.kind, &listed.present);
-                    let removed = self.state.retain_listed(peer, kind, present, complete);
+                    let (kind, present) = (place.kind, &listed.present);
+                    let origin = self.origin(kind);
+                    let removed = self.records.retain_listed(&origin, present, complete);
                     let memory = self.memory.feed_mut(kind);
                     memory.synced = Some(mark);
                     memory.last_mark = Some(mark);
                     memory.unsettled = None;
-                    memory.leases.retain(|name, _| present.contains(name));
-                    tracing::debug!(%peer, %kind, revision = listed.revision, listed = present.len(), removed, "a list is complete");
+                    memory.held_deletions = 0;
+                    memory.holdings.retain(present);
+                    let (peer, kind) = (&self.peer, kind.name());
+                    tracing::debug!(%peer, kind, revision = listed.revision, listed = present.len(), removed, "a list is complete");
                 }
             }
             break listed;
@@ -97,7 +96,7 @@ impl<S: KvStore> RemoteCluster<S> {
         let from = listed.revision + 1;
         let memory = self.memory.feed_mut(place.kind);
         memory.position = Some(from);
-        memory.note_leases(listed.leases);
+        memory.followed = listed.revision;
         self.watch(feed, from).await
     }
 
@@ -107,29 +106,23 @@ impl<S: KvStore> RemoteCluster<S> {
         Ok(())
     }
 
-    /// Sets every row that is there, page by page.
+    /// Sets every record that is there, page by page.
     async fn read_all(&mut self, place: &Place) -> Result<Listed, Error> {
-        let (mut present, mut leases) = (BTreeSet::new(), BTreeMap::new());
+        let mut present = BTreeSet::new();
         let mut cursor = None;
         loop {
             let page = self.store.page(&place.prefix, cursor).await?;
-            let reader = self.reader(place);
-            let mut changes = Vec::new();
-            for entry in &page.entries {
-                changes.extend(reader.change(entry));
-                if let Some(name) = reader.name(&entry.key) {
-                    leases.insert(name.clone(), entry.lease);
-                    present.insert(name);
-                }
-            }
-            self.state.apply(&self.peer, changes);
+            let changes = place.changes(&page.entries);
+            self.apply(place.kind, &changes);
+            let holdings = &self.memory.feed_mut(place.kind).holdings;
+            let keys = changes.iter().map(RawChange::key);
+            present.extend(keys.filter(|key| holdings.contains(key)).map(str::to_owned));
             cursor = page.next;
             if cursor.is_none() {
                 self.memory.reached(page.revision);
                 return Ok(Listed {
                     revision: page.revision,
                     present,
-                    leases,
                 });
             }
         }
@@ -174,37 +167,33 @@ impl<S: KvStore> RemoteCluster<S> {
         accepted: &Accepted,
         batch: WatchBatch,
     ) -> Result<(), Error> {
-        let kind = feed.place.kind;
-        let verdict = self.judge(&feed.place, &batch.events).await?;
-        let reader = self.reader(&feed.place);
-        let (mut changes, mut leases, mut held) = (Vec::new(), Vec::new(), 0);
+        let (place, kind) = (&feed.place, feed.place.kind);
+        let verdict = self.judge(place, &batch.events).await?;
+        let (mut changes, mut held) = (Vec::new(), 0);
         for event in &batch.events {
-            let name = reader.name(event.key());
-            match (event, name) {
-                (Event::Put(entry), name) => {
-                    changes.extend(reader.change(entry));
-                    leases.extend(name.map(|name| (name, entry.lease)));
-                }
-                (Event::Delete { mod_revision, .. }, Some(name)) => {
-                    if let Some(evidence) = verdict.evidence(event, *mod_revision) {
-                        leases.push((name.clone(), None));
-                        changes.push(Change::Remove(kind, name, evidence));
-                    } else {
-                        held += 1;
+            let Some(key) = place.suffix(event.key()) else {
+                continue;
+            };
+            match event {
+                Event::Put(entry) => changes.push(RawChange::Set { key, entry }),
+                Event::Delete { mod_revision, .. } => {
+                    match verdict.evidence(event, *mod_revision) {
+                        Some(evidence) => changes.push(RawChange::Remove { key, evidence }),
+                        None => held += 1,
                     }
                 }
-                (Event::Delete { .. }, None) => {}
             }
         }
-        self.state.apply(&self.peer, changes);
+        self.apply(kind, &changes);
         self.memory.reached(batch.revision);
         let memory = self.memory.feed_mut(kind);
         memory.position = Some(batch.revision);
-        memory.note_leases(leases);
+        memory.followed = batch.revision;
+        memory.held_deletions += held;
         if held == 0 {
             return Ok(());
         }
-        tracing::warn!(peer = %self.peer, %kind, held, revision = batch.revision, "keys went, but not by the peer's will as far as can be told; rows stay until a complete list");
+        tracing::warn!(peer = %self.peer, kind = kind.name(), held, revision = batch.revision, "keys went, but not by the peer's will as far as can be told; rows stay until a complete list");
         memory.synced = None;
         match verdict.mark_of_ended_leases() {
             Some(mark) => memory.unsettle(mark, Instant::now()),
@@ -234,13 +223,47 @@ impl<S: KvStore> RemoteCluster<S> {
         Ok(self.read(key).await?.as_ref().map(Mark::of))
     }
 
-    pub(super) fn reader<'a>(&'a self, place: &'a Place) -> Reader<'a> {
-        Reader {
+    fn origin(&self, kind: Resource) -> Origin<'_> {
+        Origin {
             peer: &self.peer,
             id: self.known_id(),
-            kind: place.kind,
-            prefix: &place.prefix,
-            state: &self.state,
+            kind,
+        }
+    }
+
+    /// Applies changes, and notes what is held now.
+    fn apply(&mut self, kind: Resource, changes: &[RawChange<'_>]) {
+        if changes.is_empty() {
+            return;
+        }
+        let outcomes = self.records.apply(&self.origin(kind), changes);
+        let holdings = &mut self.memory.feed_mut(kind).holdings;
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            match (change, outcome) {
+                (RawChange::Set { key, entry }, Outcome::Held) => holdings.hold(key, entry),
+                (RawChange::Set { key, entry }, Outcome::Refused(refusal)) => {
+                    let news = holdings.refuse(key, entry, refusal.reason);
+                    if news == News::Nothing {
+                        continue;
+                    }
+                    self.statuses.count_refused(&self.peer, kind);
+                    if news == News::Reason {
+                        let (peer, key, reason) = (&self.peer, &entry.key, refusal.reason);
+                        let error = refusal.text;
+                        tracing::warn!(%peer, kind = kind.name(), key, %error, reason, "a record is refused; what it said before stays");
+                    }
+                }
+                (RawChange::Set { key, .. }, Outcome::Gone)
+                | (RawChange::Remove { key, .. }, _) => holdings.release(key),
+            }
+        }
+    }
+
+    /// Everything of these kinds goes, and is forgotten.
+    pub(super) fn drain(&mut self, kinds: &[Resource], evidence: Evidence) {
+        self.records.drain(&self.peer, kinds, evidence);
+        for kind in kinds {
+            self.memory.feed_mut(*kind).drained();
         }
     }
 }

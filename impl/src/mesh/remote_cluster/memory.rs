@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
-use tombolo_core::{names::NamespacedName, wire::cluster_config::ClusterConfig};
+use tombolo_core::wire::{cluster_config::ClusterConfig, key::Resource};
 
-use super::super::peers::RecordKind;
+use super::holdings::Holdings;
 use crate::kvstore::{Entry, LeaseId};
 
 /// How long a canary has to stand, after keys went with a lease of their own, to be believed. A writer that died loses its
@@ -18,15 +18,16 @@ pub(crate) struct Memory {
     /// The cluster-config that was accepted last.
     pub(super) config: Option<ClusterConfig>,
     seen: Option<Seen>,
-    exports: FeedMemory,
-    services: FeedMemory,
+    feeds: BTreeMap<Resource, FeedMemory>,
 }
 
 /// How far a store was seen.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    store_id: u64,
-    revision: i64,
+pub(super) struct Seen {
+    /// Id of the etcd cluster.
+    pub(super) store_id: u64,
+    /// Its revision.
+    pub(super) revision: i64,
 }
 
 /// What is remembered of one prefix.
@@ -36,10 +37,14 @@ pub(super) struct FeedMemory {
     pub(super) prefix: String,
     /// Revision to go on from, that one included; none before the first list.
     pub(super) position: Option<i64>,
+    /// Revision up to which everything was taken over.
+    pub(super) followed: i64,
+    /// Keys that went without evidence since the last complete list.
+    pub(super) held_deletions: u64,
     /// The canary under which the rows are exactly what the peer says; none while that is unknown.
     pub(super) synced: Option<Mark>,
-    /// The leases that keys hang on, by service; a service whose key has none is not in it.
-    pub(super) leases: BTreeMap<NamespacedName, LeaseId>,
+    /// The records that are held.
+    pub(super) holdings: Holdings,
     /// Set when keys went with a lease of their own: until then, or until there is another canary, no list is believed.
     pub(super) unsettled: Option<Unsettled>,
     /// The canary of the last list that was believed; none before the first.
@@ -73,17 +78,15 @@ impl Mark {
 }
 
 impl FeedMemory {
-    /// Notes the leases of keys that were written, and forgets those of keys that went.
-    pub(super) fn note_leases(
-        &mut self,
-        leases: impl IntoIterator<Item = (NamespacedName, Option<LeaseId>)>,
-    ) {
-        for (name, lease) in leases {
-            match lease {
-                Some(lease) => self.leases.insert(name, lease),
-                None => self.leases.remove(&name),
-            };
-        }
+    /// Nothing is held any more: everything is to be read anew.
+    pub(super) fn drained(&mut self) {
+        self.holdings.clear();
+        self.position = None;
+        self.followed = 0;
+        self.held_deletions = 0;
+        self.synced = None;
+        self.last_mark = None;
+        self.unsettled = None;
     }
 
     /// Keys went with their lease while this canary stood.
@@ -104,37 +107,36 @@ impl FeedMemory {
 
 impl Memory {
     /// What is remembered of one kind.
-    pub(super) fn feed(&self, kind: RecordKind) -> &FeedMemory {
-        match kind {
-            RecordKind::Exports => &self.exports,
-            RecordKind::Services => &self.services,
-        }
+    pub(super) fn feed(&self, kind: Resource) -> Option<&FeedMemory> {
+        self.feeds.get(&kind)
     }
 
     /// The same, to be changed.
-    pub(super) fn feed_mut(&mut self, kind: RecordKind) -> &mut FeedMemory {
-        match kind {
-            RecordKind::Exports => &mut self.exports,
-            RecordKind::Services => &mut self.services,
-        }
+    pub(super) fn feed_mut(&mut self, kind: Resource) -> &mut FeedMemory {
+        self.feeds.entry(kind).or_default()
+    }
+
+    /// How far the store was seen.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        self.seen
     }
 
     /// Forgets where to go on, so that everything is read anew. The peer's id is kept.
     pub(crate) fn forget_positions(&mut self) {
         self.seen = None;
-        for kind in RecordKind::ALL {
-            let feed = self.feed_mut(kind);
+        for feed in self.feeds.values_mut() {
             feed.position = None;
+            feed.followed = 0;
             feed.synced = None;
             feed.unsettled = None;
-            feed.leases.clear();
+            feed.holdings.forget_leases();
         }
     }
 
     /// When the next kind has settled.
     pub(super) fn settles(&self) -> Option<Instant> {
-        let unsettled = RecordKind::ALL.map(|kind| self.feed(kind).unsettled);
-        unsettled.into_iter().flatten().map(|kind| kind.until).min()
+        let unsettled = self.feeds.values().filter_map(|feed| feed.unsettled);
+        unsettled.map(|kind| kind.until).min()
     }
 
     /// Notes an answer of the store; false when the store is not the one that was seen, or went back in time. Then
@@ -165,7 +167,7 @@ mod tests {
     fn followed() -> Memory {
         let mut memory = Memory::default();
         memory.note(1, 10);
-        memory.exports.position = Some(11);
+        memory.feed_mut(Resource::Ip).position = Some(11);
         memory
     }
 
@@ -175,7 +177,7 @@ mod tests {
 
         assert!(memory.note(1, 10));
         assert!(memory.note(1, 12));
-        assert_eq!(memory.exports.position, Some(11));
+        assert_eq!(memory.feed(Resource::Ip).unwrap().position, Some(11));
     }
 
     #[test]
@@ -184,7 +186,7 @@ mod tests {
             let mut memory = followed();
 
             assert!(!memory.note(store_id, revision));
-            assert_eq!(memory.exports.position, None);
+            assert_eq!(memory.feed(Resource::Ip).unwrap().position, None);
             assert!(memory.note(store_id, revision));
         }
     }

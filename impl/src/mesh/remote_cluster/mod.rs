@@ -9,17 +9,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tombolo_core::names::{ClusterId, ClusterName};
 
-use super::{
-    peers::{LocalCluster, PeerState, RemoteState},
-    reservations::Reservations,
-};
+use super::{peer::LocalCluster, reservations::Reservations, statuses::Statuses};
 use crate::kvstore::{KvStore, backoff::Backoff};
 
 mod config;
 mod error;
 mod feed;
+mod holdings;
 mod memory;
 mod records;
+mod report;
 mod session;
 #[cfg(test)]
 pub(super) mod testkit;
@@ -33,6 +32,7 @@ mod verdict;
 
 pub(crate) use error::Error;
 pub(crate) use memory::Memory;
+pub(crate) use records::{Origin, Outcome, RawChange, Records, Refusal};
 
 /// Wait before the second attempt to connect.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
@@ -41,27 +41,30 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// A peer to be followed.
 #[derive(Debug)]
-pub(crate) struct RemoteCluster<S> {
+pub(crate) struct RemoteCluster<S, R> {
     /// Its name.
     pub(crate) peer: ClusterName,
     /// The cluster that follows.
     pub(crate) local: LocalCluster,
     /// The peer's store.
     pub(crate) store: S,
-    /// Where its rows go.
-    pub(crate) state: RemoteState,
+    /// What is done with its records.
+    pub(crate) records: R,
+    /// Where it is told how far it can be trusted.
+    pub(crate) statuses: Statuses,
     /// The ids that are taken in the mesh.
     pub(crate) reservations: Reservations,
     /// What was learnt earlier.
     pub(crate) memory: Memory,
 }
 
-impl<S: KvStore> RemoteCluster<S> {
+impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Follows the peer until cancelled; returns what was learnt, for who follows it next. Rows stay.
     pub(crate) async fn run(mut self, cancel: CancellationToken) -> Memory {
         let follow = async {
             let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MAX);
             let mut last = None;
+            self.report_start();
             loop {
                 let Err(error) = self.session(&mut backoff).await else {
                     last = None;
@@ -73,24 +76,6 @@ impl<S: KvStore> RemoteCluster<S> {
         };
         let _cancelled: Option<()> = cancel.run_until_cancelled(follow).await;
         self.memory
-    }
-
-    /// The session failed: nothing is known of the peer's present.
-    fn report_failure(&self, error: &Error, last: &mut Option<&'static str>) {
-        let (peer, reason) = (&self.peer, error.reason());
-        if last.replace(reason) == Some(reason) {
-            tracing::debug!(%peer, %error, reason, "the peer still cannot be followed");
-        } else {
-            tracing::warn!(%peer, %error, reason, "the peer cannot be followed; its rows stay; trying again");
-        }
-        self.state.update_peer(&self.peer, |status| {
-            status.state = if status.synced {
-                PeerState::Suspect
-            } else {
-                PeerState::Connecting
-            };
-            status.last_error = Some(error.to_string());
-        });
     }
 
     /// The id that the peer was accepted with.

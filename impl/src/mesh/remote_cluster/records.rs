@@ -1,80 +1,101 @@
-//! Records of a peer as changes of rows. A record that is malformed or lies about its origin changes nothing: it is skipped,
-//! named in the log, counted, and the row that it was to replace stays.
+//! What is done with a peer's records: the seam between following a peer and what is made of it.
+
+use std::collections::BTreeSet;
 
 use tombolo_core::{
-    evidence::Evidence,
-    names::{ClusterId, ClusterName, NamespacedName},
-    wire::{self, cluster_service, service_export},
+    evidence::{Complete, Evidence},
+    names::{ClusterId, ClusterName},
+    wire::{cluster_config::ClusterConfig, key::Resource},
 };
 
-use super::super::peers::{Change, RecordKind, RemoteState, Row};
 use crate::kvstore::Entry;
 
-/// Reads records of one kind of one peer.
-pub(super) struct Reader<'a> {
-    pub(super) peer: &'a ClusterName,
+/// Whose records, and of which kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    /// The peer.
+    pub(crate) peer: &'a ClusterName,
     /// The id that the peer was accepted with.
-    pub(super) id: Option<ClusterId>,
-    pub(super) kind: RecordKind,
-    pub(super) prefix: &'a str,
-    pub(super) state: &'a RemoteState,
+    pub(crate) id: Option<ClusterId>,
+    /// The kind.
+    pub(crate) kind: Resource,
 }
 
-impl Reader<'_> {
-    /// The service that a key is about, if it is about one.
-    pub(super) fn name(&self, key: &str) -> Option<NamespacedName> {
-        let (namespace, name) = key.strip_prefix(self.prefix)?.split_once('/')?;
-        NamespacedName::parse(namespace, name).ok()
-    }
+/// A change of one record. Keys are without the prefix of the kind (`key::records_prefix`).
+#[derive(Debug)]
+pub(crate) enum RawChange<'a> {
+    /// The peer says this.
+    Set {
+        /// The key after the prefix.
+        key: &'a str,
+        /// The entry of the peer's store.
+        entry: &'a Entry,
+    },
+    /// The peer no longer says anything, provably.
+    Remove {
+        /// The key after the prefix.
+        key: &'a str,
+        /// The proof.
+        evidence: Evidence,
+    },
+}
 
-    /// What a record changes.
-    pub(super) fn change(&self, entry: &Entry) -> Option<Change> {
-        let suffix = entry.key.strip_prefix(self.prefix)?;
-        match self.decode(suffix, entry) {
-            Ok(change) => Some(change),
-            Err(error) => {
-                let (peer, kind, key, reason) = (self.peer, self.kind, &entry.key, error.reason());
-                tracing::warn!(%peer, %kind, key, %error, reason, "a record is refused; what it said before stays");
-                self.state.count_refused(self.peer, self.kind);
-                None
-            }
+impl RawChange<'_> {
+    /// The key after the prefix.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Set { key, .. } | Self::Remove { key, .. } => key,
         }
     }
+}
 
-    fn decode(&self, suffix: &str, entry: &Entry) -> Result<Change, wire::Error> {
-        match self.kind {
-            RecordKind::Exports => {
-                let export = service_export::decode(self.peer, suffix, &entry.value)?;
-                Ok(Change::Set(
-                    export.name.clone(),
-                    Row::Export(Box::new(export)),
-                ))
-            }
-            RecordKind::Services => {
-                let mut dropped = Vec::new();
-                let service =
-                    cluster_service::decode(self.peer, suffix, &entry.value, &mut dropped)?;
-                for error in dropped {
-                    let (peer, key, reason) = (self.peer, &entry.key, error.reason());
-                    tracing::warn!(%peer, key, %error, reason, "a part of a record is left out");
-                }
-                if let Some(id) = self.id {
-                    cluster_service::check_cluster_id(&service, id)?;
-                }
-                if service.shared {
-                    return Ok(Change::Set(
-                        service.name.clone(),
-                        Row::Service(Box::new(service)),
-                    ));
-                }
-                // The peer itself says that nothing is shared any more.
-                let revision = entry.mod_revision;
-                Ok(Change::Remove(
-                    self.kind,
-                    service.name,
-                    Evidence::KeyDeleted { revision },
-                ))
-            }
-        }
-    }
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The record is held.
+    Held,
+    /// Nothing is held under the key (any more).
+    Gone,
+    /// The record was not taken; what was held before under its key is still held.
+    Refused(Refusal),
+}
+
+/// Why a record was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Short name for metrics and logs.
+    pub(crate) reason: &'static str,
+    /// What is wrong with it.
+    pub(crate) text: String,
+}
+
+/// What is done with peers' records. Implemented by the operator's tables and by the reflector.
+///
+/// Calls never wait. Those for one peer come one after the other, from that peer's task. Records leave only by
+/// [`RawChange::Remove`], [`Self::retain_listed`] and [`Self::drain`], each with its proof.
+pub(crate) trait Records: Clone + Send + Sync + 'static {
+    /// The kinds that are followed, in the order in which they are read. Not empty.
+    fn kinds(&self) -> &'static [Resource];
+
+    /// A peer was accepted with this cluster-config: comes before anything else of a connection, and again when it changes.
+    fn accepted(&self, _peer: &ClusterName, _config: &ClusterConfig) {}
+
+    /// Applies changes in order; answers each.
+    fn apply(&self, origin: &Origin<'_>, changes: &[RawChange<'_>]) -> Vec<Outcome>;
+
+    /// A list is complete: everything that is held of this kind and not in `present` is gone, and what is held is exactly what the
+    /// peer says (the reader's side of a canary). Returns how many records went.
+    fn retain_listed(
+        &self,
+        origin: &Origin<'_>,
+        present: &BTreeSet<String>,
+        complete: Complete,
+    ) -> usize;
+
+    /// The peer does not publish this kind, and nothing of it is held: that is all there is to know. Comes once per connection,
+    /// and after the drain of a kind that was withdrawn.
+    fn not_published(&self, _peer: &ClusterName, _kind: Resource) {}
+
+    /// Everything of these kinds that is held of the peer goes.
+    fn drain(&self, peer: &ClusterName, kinds: &[Resource], evidence: Evidence);
 }

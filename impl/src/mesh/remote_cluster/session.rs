@@ -1,18 +1,12 @@
-//! One connection to a peer: cluster-config, then both kinds of records, then whatever happens.
+//! One connection to a peer: cluster-config, then every kind of records, then whatever happens.
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, future::select_all};
 use tokio::time::Instant;
-use tombolo_core::wire::key;
+use tombolo_core::wire::key::{self, Resource};
 
-use super::{
-    super::peers::{PeerState, RecordKind},
-    Error, RemoteCluster,
-    config::Accepted,
-    feed::Feed,
-    memory::Mark,
-};
+use super::{Error, Records, RemoteCluster, config::Accepted, feed::Feed, memory::Mark};
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch, backoff::Backoff};
 
 /// Time between two looks at the peer's store that nothing else causes: they notice a store that was replaced without a word.
@@ -25,7 +19,7 @@ enum Happening {
     /// Canaries came or went.
     Canaries(WatchBatch),
     /// Records came or went, or their watch broke.
-    Records(RecordKind, Result<WatchBatch, kvstore::Error>),
+    Records(Resource, Result<WatchBatch, kvstore::Error>),
     /// A canary has stood long enough to be believed.
     Settled,
     /// Time for a look.
@@ -38,13 +32,10 @@ struct Signs {
     canaries: Option<Watch>,
 }
 
-/// The kinds that the peer publishes.
-struct Feeds {
-    exports: Option<Feed>,
-    services: Option<Feed>,
-}
+/// The kinds that the peer publishes and that are wanted, in the order of [`Records::kinds`].
+pub(super) struct Feeds(Vec<Feed>);
 
-impl<S: KvStore> RemoteCluster<S> {
+impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Follows the peer over one connection. Returns when its cluster-config changed, or with the error that ended it.
     pub(super) async fn session(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config_key = self.config_key();
@@ -52,6 +43,7 @@ impl<S: KvStore> RemoteCluster<S> {
         if !self.memory.note(read.store_id, read.revision) {
             tracing::warn!(peer = %self.peer, endpoint = %self.store.endpoint(), "the peer's store was emptied or replaced; reading everything anew; rows stay until it is complete");
         }
+        self.report_contact();
         let from = read.revision + 1;
         let mut config = self.store.watch(&Scope::Key(config_key), from).await?;
         let accepted = match self.accept(read.entry.as_ref()) {
@@ -65,17 +57,8 @@ impl<S: KvStore> RemoteCluster<S> {
             None
         };
         let mut feeds = self.feeds(&accepted);
-        let trusted = self.is_complete(&accepted, &feeds);
-        self.state.update_peer(&self.peer, |status| {
-            status.config = Some(accepted.config.clone());
-            status.state = match (status.synced, trusted) {
-                // A peer that was ready stays so until something speaks against it.
-                (true, true) => status.state,
-                (true, false) => PeerState::Suspect,
-                (false, _) => PeerState::Listing,
-            };
-        });
-        for feed in feeds.all_mut() {
+        self.report_accepted(&accepted, &feeds);
+        for feed in &mut feeds.0 {
             self.start_feed(feed, &accepted).await?;
         }
         self.report(&accepted, &feeds);
@@ -92,14 +75,7 @@ impl<S: KvStore> RemoteCluster<S> {
         backoff: &mut Backoff,
     ) -> Result<(), Error> {
         let pause = backoff.wait();
-        self.state.update_peer(&self.peer, |status| {
-            status.state = if status.synced { PeerState::Suspect } else { PeerState::Connecting };
-            let text = error.to_string();
-            if status.last_error.as_ref() != Some(&text) {
-                tracing::warn!(peer = %self.peer, %error, reason = error.reason(), "the peer is not accepted");
-                status.last_error = Some(text);
-            }
-        });
+        self.report_refusal(error);
         tokio::select! {
             changed = next_change(config) => changed.map(|_| ()).map_err(Error::from),
             () = tokio::time::sleep(pause) => Ok(()),
@@ -107,14 +83,21 @@ impl<S: KvStore> RemoteCluster<S> {
     }
 
     fn feeds(&self, accepted: &Accepted) -> Feeds {
-        let feed = |kind| {
-            let place = self.place(&accepted.config.capabilities, kind)?;
-            Some(Feed { place, watch: None })
-        };
-        Feeds {
-            exports: feed(RecordKind::Exports),
-            services: feed(RecordKind::Services),
+        let mut feeds = Vec::new();
+        for &kind in self.records.kinds() {
+            match self.place(&accepted.config.capabilities, kind) {
+                Some(place) => feeds.push(Feed { place, watch: None }),
+                None if self.has_nothing_of(kind) => self.records.not_published(&self.peer, kind),
+                None => {}
+            }
         }
+        Feeds(feeds)
+    }
+
+    /// Whether nothing is held of a kind, and nothing was ever complete.
+    pub(super) fn has_nothing_of(&self, kind: Resource) -> bool {
+        let memory = self.memory.feed(kind);
+        memory.is_none_or(|memory| memory.last_mark.is_none() && memory.holdings.len() == 0)
     }
 
     async fn follow_all(
@@ -123,8 +106,10 @@ impl<S: KvStore> RemoteCluster<S> {
         signs: &mut Signs,
         feeds: &mut Feeds,
     ) -> Result<(), Error> {
+        let mut turn = 0;
         loop {
-            match next_happening(signs, feeds, self.memory.settles()).await? {
+            let settles = self.memory.settles();
+            match next_happening(signs, feeds, &mut turn, settles).await? {
                 Happening::Config => return Ok(()),
                 Happening::Canaries(batch) => {
                     self.look_at_canaries(accepted, feeds, &batch).await?;
@@ -160,7 +145,7 @@ impl<S: KvStore> RemoteCluster<S> {
         batch: &WatchBatch,
     ) -> Result<(), Error> {
         self.memory.reached(batch.revision);
-        for feed in feeds.all_mut() {
+        for feed in &mut feeds.0 {
             let mut list = false;
             for event in batch
                 .events
@@ -185,7 +170,7 @@ impl<S: KvStore> RemoteCluster<S> {
 
     /// Lists the kinds whose canary has stood long enough.
     async fn list_settled(&mut self, accepted: &Accepted, feeds: &mut Feeds) -> Result<(), Error> {
-        for feed in feeds.all_mut() {
+        for feed in &mut feeds.0 {
             let memory = self.memory.feed_mut(feed.place.kind);
             if memory
                 .unsettled
@@ -199,71 +184,40 @@ impl<S: KvStore> RemoteCluster<S> {
         }
         Ok(())
     }
-
-    /// Whether the rows are exactly what the peer says.
-    fn is_complete(&self, accepted: &Accepted, feeds: &Feeds) -> bool {
-        accepted.present.is_some()
-            && RecordKind::ALL.into_iter().all(|kind| {
-                let memory = self.memory.feed(kind);
-                match feeds.get(kind) {
-                    Some(_) => memory.synced.is_some(),
-                    // A capability that was withdrawn leaves rows behind that nobody vouches for.
-                    None => memory.last_mark.is_none(),
-                }
-            })
-    }
-
-    /// Tells how far the peer can be trusted now.
-    fn report(&self, accepted: &Accepted, feeds: &Feeds) {
-        let complete = self.is_complete(accepted, feeds);
-        let revision = RecordKind::ALL
-            .into_iter()
-            .filter_map(|kind| self.memory.feed(kind).position)
-            .max();
-        self.state
-            .followed(&self.peer, revision.unwrap_or_default());
-        let state = match (complete, self.state.is_synced(&self.peer)) {
-            (true, _) => PeerState::Ready,
-            (false, true) => PeerState::Suspect,
-            (false, false) => PeerState::Listing,
-        };
-        if self.state.state_of(&self.peer) == Some(state) {
-            return;
-        }
-        tracing::info!(peer = %self.peer, state = state.as_str(), "the peer's state changed");
-        self.state.update_peer(&self.peer, |status| {
-            status.state = state;
-            if complete {
-                status.synced = true;
-                status.last_error = None;
-            }
-        });
-    }
 }
 
 impl Feeds {
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Feed> {
-        self.exports.iter_mut().chain(self.services.iter_mut())
+    /// The feed of a kind, if it is followed.
+    pub(super) fn get(&self, kind: Resource) -> Option<&Feed> {
+        self.0.iter().find(|feed| feed.place.kind == kind)
     }
 
-    fn get(&self, kind: RecordKind) -> Option<&Feed> {
-        match kind {
-            RecordKind::Exports => self.exports.as_ref(),
-            RecordKind::Services => self.services.as_ref(),
-        }
+    fn get_mut(&mut self, kind: Resource) -> Option<&mut Feed> {
+        self.0.iter_mut().find(|feed| feed.place.kind == kind)
     }
 
-    fn get_mut(&mut self, kind: RecordKind) -> Option<&mut Feed> {
-        match kind {
-            RecordKind::Exports => self.exports.as_mut(),
-            RecordKind::Services => self.services.as_mut(),
+    /// The next batch of records; never, when nothing is watched. Kinds take turns.
+    async fn next(&mut self, turn: &mut usize) -> (Resource, Result<WatchBatch, kvstore::Error>) {
+        *turn += 1;
+        let mut next: Vec<_> = self
+            .0
+            .iter_mut()
+            .filter_map(|feed| Some((feed.place.kind, feed.watch.as_mut()?)))
+            .map(|(kind, watch)| Box::pin(async move { (kind, next_of(Some(watch)).await) }))
+            .collect();
+        if next.is_empty() {
+            return std::future::pending().await;
         }
+        let first = *turn % next.len();
+        next.rotate_left(first);
+        select_all(next).await.0
     }
 }
 
 async fn next_happening(
     signs: &mut Signs,
     feeds: &mut Feeds,
+    turn: &mut usize,
     settles: Option<Instant>,
 ) -> Result<Happening, Error> {
     let settled = async {
@@ -276,12 +230,7 @@ async fn next_happening(
         () = settled => Ok(Happening::Settled),
         changed = next_change(&mut signs.config) => Ok(changed.map(|_| Happening::Config)?),
         batch = next_of(signs.canaries.as_mut()) => Ok(batch.map(Happening::Canaries)?),
-        batch = next_of(feeds.exports.as_mut().and_then(|feed| feed.watch.as_mut())) => {
-            Ok(Happening::Records(RecordKind::Exports, batch))
-        }
-        batch = next_of(feeds.services.as_mut().and_then(|feed| feed.watch.as_mut())) => {
-            Ok(Happening::Records(RecordKind::Services, batch))
-        }
+        (kind, batch) = feeds.next(turn) => Ok(Happening::Records(kind, batch)),
         () = tokio::time::sleep(PROBE_INTERVAL) => Ok(Happening::Probe),
     }
 }

@@ -207,7 +207,7 @@ impl<S: KvStore> Follower<S> {
         let dirty = Arc::<Mutex<Vec<Dirty>>>::default();
         let told = Arc::clone(&dirty);
         let state = RemoteState::new(Arc::new(move |name| told.lock().unwrap().push(name)));
-        state.configure(&BTreeSet::from([peer.clone()]));
+        state.statuses().configure(&BTreeSet::from([peer.clone()]));
         Self {
             peer,
             state,
@@ -229,7 +229,8 @@ impl<S: KvStore> Follower<S> {
                 max_connected: self.max_connected,
             },
             store: self.store.clone(),
-            state: self.state.clone(),
+            records: self.state.clone(),
+            statuses: self.state.statuses().clone(),
             reservations: self.reservations.clone(),
             memory,
         };

@@ -11,7 +11,7 @@ use tombolo_core::{
 
 use super::{
     super::peers::PeerState,
-    Memory,
+    Memory, Records,
     testkit::{Follower, Writer, battery, capable, export, followed},
 };
 use crate::kvstore::{
@@ -309,6 +309,8 @@ async fn a_capability_that_is_withdrawn_leaves_the_rows_suspect<S: Subject>(subj
 
     assert_eq!(rows, ["cart"]);
     follower.until_state(PeerState::Ready).await;
-    follower.state.drain(&follower.peer, Evidence::PeerRemoved);
+    let kinds = follower.state.kinds();
+    let evidence = Evidence::PeerRemoved;
+    follower.state.drain(&follower.peer, kinds, evidence);
     assert!(follower.rows().is_empty());
 }

@@ -3,7 +3,7 @@
 use tombolo_core::wire::key::{self, Resource};
 
 use super::{
-    super::peers::{PeerState, RecordKind},
+    super::peers::PeerState,
     Memory,
     testkit::{Follower, Writer, battery, followed, service},
 };
@@ -217,13 +217,15 @@ async fn a_bad_record_keeps_the_last_good_row_and_is_counted<S: Subject>(subject
     assert_eq!(
         follower
             .state
-            .records_refused(&writer.name, RecordKind::Exports),
+            .statuses()
+            .records_refused(&writer.name, Resource::ServiceExports),
         3
     );
     assert_eq!(
         follower
             .state
-            .records_refused(&writer.name, RecordKind::Services),
+            .statuses()
+            .records_refused(&writer.name, Resource::Services),
         0
     );
     writer.export("cart", 5).await;
@@ -251,7 +253,8 @@ async fn a_lying_record_changes_nothing_and_is_counted<S: Subject>(subject: S) {
     assert_eq!(
         follower
             .state
-            .records_refused(&writer.name, RecordKind::Exports),
+            .statuses()
+            .records_refused(&writer.name, Resource::ServiceExports),
         2
     );
 }
@@ -269,7 +272,8 @@ async fn a_service_with_the_id_of_another_cluster_is_refused<S: Subject>(subject
     assert_eq!(
         follower
             .state
-            .records_refused(&writer.name, RecordKind::Services),
+            .statuses()
+            .records_refused(&writer.name, Resource::Services),
         2
     );
 }

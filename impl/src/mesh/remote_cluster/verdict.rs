@@ -11,12 +11,10 @@ use futures::future::try_join_all;
 use tokio::time::Instant;
 use tombolo_core::{
     evidence::{Canary, Evidence},
-    names::NamespacedName,
+    wire::key::Resource,
 };
 
-use super::{
-    super::peers::RecordKind, Error, RemoteCluster, config::Place, feed::Listed, memory::Mark,
-};
+use super::{Error, Records, RemoteCluster, config::Place, feed::Listed, memory::Mark};
 use crate::kvstore::{self, Event, KvStore, LeaseId};
 
 /// What is known of the keys that went in one batch.
@@ -63,7 +61,7 @@ impl Verdict {
     }
 }
 
-impl<S: KvStore> RemoteCluster<S> {
+impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Looks, once for all, at the canary and the leases of the keys that went. Without such keys it looks at nothing.
     pub(super) async fn judge(
         &mut self,
@@ -74,7 +72,7 @@ impl<S: KvStore> RemoteCluster<S> {
             standing: Standing::Gone,
             ended: BTreeSet::new(),
         };
-        let Some(synced) = self.memory.feed(place.kind).synced else {
+        let Some(synced) = self.memory.feed_mut(place.kind).synced else {
             return Ok(nothing);
         };
         let deleted = self.deleted(place, events);
@@ -109,35 +107,30 @@ impl<S: KvStore> RemoteCluster<S> {
     /// list before had.
     pub(super) async fn is_settled(
         &mut self,
-        kind: RecordKind,
+        kind: Resource,
         mark: Mark,
         listed: &Listed,
     ) -> Result<bool, Error> {
-        let memory = self.memory.feed(kind);
+        let memory = self.memory.feed_mut(kind);
         if !memory.is_settled(mark, Instant::now()) {
             return Ok(false);
         }
         if memory.last_mark != Some(mark) {
             return Ok(true);
         }
-        let lacking = memory
-            .leases
-            .iter()
-            .filter(|(name, _)| !listed.present.contains(*name));
-        let leases = lacking
-            .map(|(_, lease)| *lease)
-            .filter(|&lease| Some(lease) != mark.lease);
-        if self.ended(leases.collect()).await?.is_empty() {
+        let mut leases = memory.holdings.leases_of_absent(&listed.present);
+        leases.retain(|&lease| Some(lease) != mark.lease);
+        if self.ended(leases).await?.is_empty() {
             return Ok(true);
         }
-        tracing::warn!(peer = %self.peer, %kind, "keys went with their lease while the canary stands; their rows stay for now");
+        tracing::warn!(peer = %self.peer, kind = kind.name(), "keys went with their lease while the canary stands; their rows stay for now");
         self.memory.feed_mut(kind).unsettle(mark, Instant::now());
         Ok(false)
     }
 
     /// The keys that went, with the lease that each hung on when it did.
     fn deleted(&self, place: &Place, events: &[Event]) -> BTreeMap<String, Option<LeaseId>> {
-        let (reader, known) = (self.reader(place), &self.memory.feed(place.kind).leases);
+        let holdings = self.memory.feed(place.kind).map(|memory| &memory.holdings);
         let mut written: BTreeMap<&str, Option<LeaseId>> = BTreeMap::new();
         let mut deleted = BTreeMap::new();
         for event in events {
@@ -146,8 +139,7 @@ impl<S: KvStore> RemoteCluster<S> {
                     written.insert(&entry.key, entry.lease);
                 }
                 Event::Delete { key, .. } => {
-                    let name: Option<NamespacedName> = reader.name(key);
-                    let before = || name.and_then(|name| known.get(&name).copied());
+                    let before = || holdings?.lease(place.suffix(key)?);
                     let lease = written.get(key.as_str()).copied().unwrap_or_else(before);
                     deleted.insert(key.clone(), lease);
                 }
