@@ -19,6 +19,8 @@ pub mod mutex;
 #[cfg(test)]
 mod mutex_tests;
 #[cfg(test)]
+mod progress_tests;
+#[cfg(test)]
 mod stall_tests;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -27,7 +29,7 @@ mod tls_tests;
 pub mod watch;
 
 pub use error::{Error, Step};
-pub use watch::{Event, Watch, WatchBatch};
+pub use watch::{Asker, Event, Watch, WatchBatch};
 
 /// Most entries of one page. 250, so that a page of the largest values that etcd takes (1.5 MiB) still fits one answer.
 pub const PAGE_ENTRIES: usize = 250;

@@ -5,6 +5,7 @@
 use std::{
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -58,15 +59,52 @@ pub struct WatchBatch {
 /// A running watch: a stream that ends after its first error. Dropping it ends the watch.
 pub struct Watch {
     batches: BoxStream<'static, Result<WatchBatch, Error>>,
+    asker: Asker,
+}
+
+/// Asks the store how far a watch is. The answer comes through the watch itself, behind every event before it: a batch without
+/// events. A store that is behind in delivering may leave a question unanswered, so ask again.
+#[derive(Clone)]
+pub struct Asker(Arc<dyn Fn() + Send + Sync>);
+
+impl Asker {
+    /// Asks, without waiting.
+    pub fn ask(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asker")
+    }
 }
 
 impl Watch {
-    /// A watch that delivers what the stream does.
+    /// A watch that delivers what the stream does; `ask` makes the stream deliver a batch without events.
     pub(crate) fn new(
         batches: impl Stream<Item = Result<WatchBatch, Error>> + Send + 'static,
+        ask: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
             batches: batches.boxed(),
+            asker: Asker(Arc::new(ask)),
+        }
+    }
+
+    /// Asks the store how far this watch is.
+    pub fn asker(&self) -> &Asker {
+        &self.asker
+    }
+}
+
+impl WatchBatch {
+    /// Revision up to which everything was delivered, that one included.
+    pub fn delivered(&self) -> i64 {
+        if self.events.is_empty() {
+            self.revision
+        } else {
+            self.revision - 1
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Between clusters: what this cluster publishes and what its peers say.
 
 pub mod config_dir;
+pub mod inquiry;
 mod peer;
 mod peering;
 pub mod peers;

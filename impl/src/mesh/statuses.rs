@@ -18,7 +18,10 @@ use prometheus_client::{
 use tokio::{sync::watch, time::Instant};
 use tombolo_core::{names::ClusterName, wire::key::Resource};
 
-use super::peer::{PeerState, PeerStatus};
+use super::{
+    inquiry::Inquiries,
+    peer::{PeerState, PeerStatus},
+};
 
 /// The status of every configured peer. Clones are the same.
 #[derive(Clone)]
@@ -30,6 +33,7 @@ struct Shared {
     peers: RwLock<Peers>,
     changed: watch::Sender<u64>,
     refused: Family<Vec<(&'static str, String)>, Counter>,
+    inquiries: Inquiries,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +64,7 @@ impl Default for Statuses {
                 peers: RwLock::default(),
                 changed: watch::Sender::new(0),
                 refused: Family::default(),
+                inquiries: Inquiries::default(),
             }),
         }
     }
@@ -76,6 +81,11 @@ impl Statuses {
     pub fn peers(&self) -> Vec<PeerStatus> {
         let now = Instant::now();
         self.read(|peers| peers.by_name.values().map(|peer| peer.at(now)).collect())
+    }
+
+    /// Where the followers can be asked how far they are.
+    pub fn inquiries(&self) -> &Inquiries {
+        &self.shared.inquiries
     }
 
     /// Whether the configuration was read; before, that there are no peers means nothing.

@@ -119,18 +119,18 @@ impl Pulse {
         self.pulses.set(self.number, Some(0));
         Work(self)
     }
+
+    /// A step of the work in hand, if there is any, is done, and the next begins.
+    pub fn goes_on(&self) {
+        if let Some(part) = self.pulses.lock().by_number.get_mut(&self.number) {
+            part.in_work = part.in_work.map(|_| 0);
+        }
+    }
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
         self.pulses.lock().by_number.remove(&self.number);
-    }
-}
-
-impl Work<'_> {
-    /// A step is done, and the next begins.
-    pub fn goes_on(&self) {
-        self.0.pulses.set(self.0.number, Some(0));
     }
 }
 
@@ -183,11 +183,11 @@ mod tests {
     async fn work_that_goes_on_step_by_step_is_not_stuck_however_long_it_is() {
         let pulses = Pulses::default();
         let part = pulses.part("list of many pages", BOUND);
-        let work = part.begin();
+        let _work = part.begin();
 
         for _page in 0..10 {
             pass(&pulses, BOUND / 2).await;
-            work.goes_on();
+            part.goes_on();
         }
 
         assert_eq!(pulses.stuck(), []);

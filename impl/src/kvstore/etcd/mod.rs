@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, PutOptions, WatchOptions};
+use etcd_client::{GetOptions, PutOptions};
 use tokio::time::timeout;
 
 use super::{
@@ -88,25 +88,10 @@ impl KvStore for EtcdStore {
 
     async fn watch(&self, scope: &Scope, from_revision: i64) -> Result<Watch, Error> {
         let session = self.session().await?;
-        let mut options = WatchOptions::new()
-            .with_start_revision(from_revision)
-            .with_progress_notify()
-            .with_fragment();
-        if matches!(scope, Scope::Prefix(_)) {
-            options = options.with_prefix();
-        }
-        let mut client = session
-            .client
-            .watch_client()
-            .max_decoding_message_size(MESSAGE_MAX);
-        let key = scope.as_str().to_owned();
-        let started = timeout(REQUEST_TIMEOUT, async {
-            let stream = client
-                .watch(key, Some(options))
-                .await
-                .map_err(|error| classify(&session.endpoint, Step::Watch, &error))?;
-            watching::start(self, &session, stream, from_revision).await
-        });
+        let started = timeout(
+            REQUEST_TIMEOUT,
+            watching::start(self, &session, scope, from_revision),
+        );
         let outcome = started.await.unwrap_or_else(|_| {
             Err(Error::TimedOut {
                 endpoint: session.endpoint.to_string(),

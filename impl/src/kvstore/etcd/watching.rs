@@ -3,50 +3,108 @@
 //! The first answer says at which revision the store is. One that is behind what was asked for would accept the watch and stay
 //! silent until it catches up, which for a wiped store may be never; so that is an error here.
 
-use etcd_client::{EventType, WatchResponse, WatchStream};
+use std::sync::Arc;
+
+use etcd_client::{
+    EventType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream, WatchStream,
+};
 use futures::stream;
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
-    super::{Error, Event, Step, Watch, WatchBatch},
-    entry,
+    super::{Error, Event, Scope, Step, Watch, WatchBatch},
+    MESSAGE_MAX, entry,
     failure::classify,
-    session::{EtcdStore, Session, check_store, header_of},
+    session::{EtcdStore, REQUEST_TIMEOUT, Session, check_store, header_of},
 };
 
-/// Waits until the store has accepted the watch.
+/// A watch that runs.
+struct Running {
+    store: EtcdStore,
+    session: Session,
+    requests: WatchRequestSender,
+    responses: WatchResponseStream,
+    /// Events before this one are left out.
+    from_revision: i64,
+    /// Somebody wants to know how far it is.
+    asked: Arc<Notify>,
+}
+
+/// Watches, and waits until the store has accepted.
+///
+/// A watch from a revision that the store has yet to reach cannot be asked how far it is: etcd does not answer until it is
+/// reached. Such a watch begins one revision earlier, and what is of that one is left out.
 pub(super) async fn start(
     store: &EtcdStore,
     session: &Session,
-    mut responses: WatchStream,
+    scope: &Scope,
     from_revision: i64,
 ) -> Result<Watch, Error> {
-    let first = next(session, &mut responses).await?;
-    let header = header_of(first.header());
-    check_store(session, Step::Watch, header)?;
-    check_cancelled(session, &first)?;
-    if header.1 < from_revision - 1 {
+    let (at, mut watch) = create(session, scope, from_revision).await?;
+    if at < from_revision - 1 {
         return Err(Error::StoreBehind {
             endpoint: session.endpoint.to_string(),
             step: Step::Watch,
             expected: from_revision - 1,
-            got: header.1,
+            got: at,
         });
     }
-    let state = Some((store.clone(), session.clone(), responses));
-    Ok(Watch::new(stream::unfold(state, |state| async {
-        let (store, session, mut responses) = state?;
-        match batch(&session, &mut responses).await {
-            Ok(batch) => Some((Ok(batch), Some((store, session, responses)))),
+    if at < from_revision {
+        (_, watch) = create(session, scope, at).await?;
+    }
+    let (requests, responses) = watch.split();
+    let asked = Arc::new(Notify::new());
+    let running = Running {
+        store: store.clone(),
+        session: session.clone(),
+        requests,
+        responses,
+        from_revision,
+        asked: Arc::clone(&asked),
+    };
+    let batches = stream::unfold(Some(running), |running| async {
+        let mut running = running?;
+        match running.batch().await {
+            Ok(batch) => Some((Ok(batch), Some(running))),
             Err(error) => {
-                store.settle(&session, &error).await;
+                running.store.settle(&running.session, &error).await;
                 Some((Err(error), None))
             }
         }
-    })))
+    });
+    Ok(Watch::new(batches, move || asked.notify_one()))
 }
 
-async fn next(session: &Session, responses: &mut WatchStream) -> Result<WatchResponse, Error> {
-    match responses.message().await {
+/// A watch that the store has accepted, and the revision that the store was at.
+async fn create(
+    session: &Session,
+    scope: &Scope,
+    start_revision: i64,
+) -> Result<(i64, WatchStream), Error> {
+    let mut options = WatchOptions::new()
+        .with_start_revision(start_revision)
+        .with_progress_notify()
+        .with_fragment();
+    if matches!(scope, Scope::Prefix(_)) {
+        options = options.with_prefix();
+    }
+    let client = session.client.watch_client();
+    let mut client = client.max_decoding_message_size(MESSAGE_MAX);
+    let failed = |error| classify(&session.endpoint, Step::Watch, &error);
+    let watch = client.watch(scope.as_str(), Some(options)).await;
+    let mut watch = watch.map_err(failed)?;
+    let first = received(session, watch.message().await)?;
+    let header = header_of(first.header());
+    check_store(session, Step::Watch, header)?;
+    check_cancelled(session, &first)?;
+    Ok((header.1, watch))
+}
+
+fn received(
+    session: &Session,
+    message: Result<Option<WatchResponse>, etcd_client::Error>,
+) -> Result<WatchResponse, Error> {
+    match message {
         Ok(Some(response)) => Ok(response),
         Ok(None) => Err(Error::Unreachable {
             endpoint: session.endpoint.to_string(),
@@ -57,19 +115,45 @@ async fn next(session: &Session, responses: &mut WatchStream) -> Result<WatchRes
     }
 }
 
-async fn batch(session: &Session, responses: &mut WatchStream) -> Result<WatchBatch, Error> {
-    let response = next(session, responses).await?;
-    let (store_id, revision) = header_of(response.header());
-    check_store(session, Step::Watch, (store_id, revision))?;
-    check_cancelled(session, &response)?;
-    let events: Vec<_> = response.events().iter().filter_map(event).collect();
-    // A header may be ahead of what was delivered while fragments follow; the events are not.
-    let revision = events.last().map_or(revision, Event::mod_revision);
-    Ok(WatchBatch {
-        revision,
-        store_id,
-        events,
-    })
+impl Running {
+    /// The next batch; meanwhile passes on questions.
+    async fn batch(&mut self) -> Result<WatchBatch, Error> {
+        let response = loop {
+            tokio::select! {
+                biased;
+                message = self.responses.message() => break received(&self.session, message)?,
+                () = self.asked.notified() => {
+                    ask(&self.session, &mut self.requests).await?;
+                }
+            }
+        };
+        let session = &self.session;
+        let (store_id, revision) = header_of(response.header());
+        check_store(session, Step::Watch, (store_id, revision))?;
+        check_cancelled(session, &response)?;
+        // A header may be ahead of what was delivered while more follows; the events are not.
+        let last = response.events().last().and_then(etcd_client::Event::kv);
+        let revision = last.map_or(revision, etcd_client::KeyValue::mod_revision);
+        let events = response.events().iter().filter_map(event);
+        let events = events.filter(|event| event.mod_revision() >= self.from_revision);
+        let events = events.collect();
+        Ok(WatchBatch {
+            revision,
+            store_id,
+            events,
+        })
+    }
+}
+
+async fn ask(session: &Session, requests: &mut WatchRequestSender) -> Result<(), Error> {
+    match timeout(REQUEST_TIMEOUT, requests.request_progress()).await {
+        Ok(sent) => sent.map_err(|error| classify(&session.endpoint, Step::Watch, &error)),
+        Err(_) => Err(Error::TimedOut {
+            endpoint: session.endpoint.to_string(),
+            step: Step::Watch,
+            after: REQUEST_TIMEOUT,
+        }),
+    }
 }
 
 fn event(event: &etcd_client::Event) -> Option<Event> {

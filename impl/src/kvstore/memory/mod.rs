@@ -168,16 +168,25 @@ impl KvStore for MemoryStore {
                 }));
             }
         }
+        let (weak, store) = (sender.downgrade(), self.clone());
         state.watchers.push(Watcher {
             scope: scope.clone(),
             sender,
         });
-        Ok(Watch::new(
-            stream::unfold(receiver, |mut receiver| async {
-                receiver.recv().await.map(|batch| (batch, receiver))
-            })
-            .fuse(),
-        ))
+        let batches = stream::unfold(receiver, |mut receiver| async {
+            receiver.recv().await.map(|batch| (batch, receiver))
+        });
+        let ask = move || {
+            let state = store.state();
+            if let Some(sender) = weak.upgrade() {
+                let _open = sender.send(Ok(WatchBatch {
+                    revision: state.revision,
+                    store_id: state.store_id,
+                    events: Vec::new(),
+                }));
+            }
+        };
+        Ok(Watch::new(batches.fuse(), ask))
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {

@@ -112,6 +112,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let mut cursor = None;
         loop {
             let page = self.store.page(&place.prefix, cursor).await?;
+            self.statuses.inquiries().goes_on(&self.peer);
             let changes = place.changes(&page.entries);
             self.apply(place.kind, &changes);
             let holdings = &self.memory.feed_mut(place.kind).holdings;

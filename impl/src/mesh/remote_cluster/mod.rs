@@ -61,12 +61,16 @@ pub(crate) struct RemoteCluster<S, R> {
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Follows the peer until cancelled; returns what was learnt, for who follows it next. Rows stay.
     pub(crate) async fn run(mut self, cancel: CancellationToken) -> Memory {
+        let inquiries = self.statuses.inquiries().clone();
+        let respondent = inquiries.register(&self.peer, self.store.clone(), self.config_key());
         let follow = async {
             let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MAX);
             let mut last = None;
             self.report_start();
             loop {
-                let Err(error) = self.session(&mut backoff).await else {
+                let ended = self.session(&respondent, &mut backoff).await;
+                respondent.end();
+                let Err(error) = ended else {
                     last = None;
                     continue;
                 };
@@ -75,6 +79,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             }
         };
         let _cancelled: Option<()> = cancel.run_until_cancelled(follow).await;
+        inquiries.unregister(&self.peer, &respondent);
         self.memory
     }
 

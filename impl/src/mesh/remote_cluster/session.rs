@@ -6,7 +6,13 @@ use futures::{StreamExt, future::select_all};
 use tokio::time::Instant;
 use tombolo_core::wire::key::{self, Resource};
 
-use super::{Error, Records, RemoteCluster, config::Accepted, feed::Feed, memory::Mark};
+use super::{
+    super::inquiry::{Respondent, Sign},
+    Error, Records, RemoteCluster,
+    config::Accepted,
+    feed::Feed,
+    memory::Mark,
+};
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch, backoff::Backoff};
 
 /// Time between two looks at the peer's store that nothing else causes: they notice a store that was replaced without a word.
@@ -14,14 +20,16 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What happens while connected.
 enum Happening {
-    /// The cluster-config changed, or went.
-    Config,
+    /// The cluster-config changed, or went; or its watch says how far it is.
+    Config(WatchBatch),
     /// Canaries came or went.
     Canaries(WatchBatch),
     /// Records came or went, or their watch broke.
     Records(Resource, Result<WatchBatch, kvstore::Error>),
     /// A canary has stood long enough to be believed.
     Settled,
+    /// Somebody wants to know how far this is.
+    Asked,
     /// Time for a look.
     Probe,
 }
@@ -37,7 +45,12 @@ pub(super) struct Feeds(Vec<Feed>);
 
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Follows the peer over one connection. Returns when its cluster-config changed, or with the error that ended it.
-    pub(super) async fn session(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
+    pub(super) async fn session(
+        &mut self,
+        respondent: &Respondent,
+        backoff: &mut Backoff,
+    ) -> Result<(), Error> {
+        let work = respondent.pulse.begin();
         let config_key = self.config_key();
         let read = self.store.get(&config_key).await?;
         if !self.memory.note(read.store_id, read.revision) {
@@ -48,7 +61,10 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let mut config = self.store.watch(&Scope::Key(config_key), from).await?;
         let accepted = match self.accept(read.entry.as_ref()) {
             Ok(accepted) => accepted,
-            Err(error) => return self.refuse(&error, &mut config, backoff).await,
+            Err(error) => {
+                drop(work);
+                return self.refuse(&error, &mut config, backoff).await;
+            }
         };
         let canaries = if accepted.config.capabilities.synced_canaries {
             let prefix = Scope::Prefix(key::canaries_prefix(&self.peer));
@@ -63,7 +79,10 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
         self.report(&accepted, &feeds);
         backoff.reset();
-        self.follow_all(&accepted, &mut Signs { config, canaries }, &mut feeds)
+        drop(work);
+        let mut signs = Signs { config, canaries };
+        respondent.begin(signs.all(&feeds));
+        self.follow_all(&accepted, &mut signs, &mut feeds, respondent)
             .await
     }
 
@@ -105,12 +124,22 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         accepted: &Accepted,
         signs: &mut Signs,
         feeds: &mut Feeds,
+        respondent: &Respondent,
     ) -> Result<(), Error> {
         let mut turn = 0;
+        let mut look = Instant::now() + PROBE_INTERVAL;
         loop {
             let settles = self.memory.settles();
-            match next_happening(signs, feeds, &mut turn, settles).await? {
-                Happening::Config => return Ok(()),
+            let happening = tokio::select! {
+                happening = next_happening(signs, feeds, &mut turn, settles) => happening?,
+                () = respondent.asked() => Happening::Asked,
+                () = tokio::time::sleep_until(look) => Happening::Probe,
+            };
+            let _work = respondent.pulse.begin();
+            let taken = happening.taken();
+            match happening {
+                Happening::Config(batch) if batch.events.is_empty() => {}
+                Happening::Config(_) => return Ok(()),
                 Happening::Canaries(batch) => {
                     self.look_at_canaries(accepted, feeds, &batch).await?;
                 }
@@ -124,8 +153,10 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                         Err(error) => return Err(error.into()),
                     }
                 }
+                Happening::Asked => signs.ask(feeds),
                 Happening::Settled => self.list_settled(accepted, feeds).await?,
                 Happening::Probe => {
+                    look = Instant::now() + PROBE_INTERVAL;
                     let key = self.config_key();
                     if self.read(&key).await?.as_ref().map(Mark::of) != accepted.present {
                         return Ok(());
@@ -133,6 +164,9 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                 }
             }
             self.report(accepted, feeds);
+            if let Some((sign, revision)) = taken {
+                respondent.took(sign, revision);
+            }
         }
     }
 
@@ -186,6 +220,37 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     }
 }
 
+impl Happening {
+    /// What is taken in with it: up to which revision, of what.
+    fn taken(&self) -> Option<(Sign, i64)> {
+        match self {
+            Self::Config(batch) => Some((Sign::Config, batch.delivered())),
+            Self::Canaries(batch) => Some((Sign::Canaries, batch.delivered())),
+            Self::Records(kind, Ok(batch)) => Some((Sign::Records(*kind), batch.delivered())),
+            Self::Records(_, Err(_)) | Self::Settled | Self::Asked | Self::Probe => None,
+        }
+    }
+}
+
+impl Signs {
+    /// Everything that is watched.
+    fn all(&self, feeds: &Feeds) -> Vec<Sign> {
+        let canaries = self.canaries.is_some().then_some(Sign::Canaries);
+        let records = feeds.0.iter().map(|feed| Sign::Records(feed.place.kind));
+        let signs = [Sign::Config].into_iter().chain(canaries);
+        signs.chain(records).collect()
+    }
+
+    /// Asks the store how far each watch is.
+    fn ask(&self, feeds: &Feeds) {
+        let records = feeds.0.iter().filter_map(|feed| feed.watch.as_ref());
+        let watches = self.canaries.iter().chain([&self.config]).chain(records);
+        for watch in watches {
+            watch.asker().ask();
+        }
+    }
+}
+
 impl Feeds {
     /// The feed of a kind, if it is followed.
     pub(super) fn get(&self, kind: Resource) -> Option<&Feed> {
@@ -228,10 +293,9 @@ async fn next_happening(
     };
     tokio::select! {
         () = settled => Ok(Happening::Settled),
-        changed = next_change(&mut signs.config) => Ok(changed.map(|_| Happening::Config)?),
+        batch = next_of(Some(&mut signs.config)) => Ok(batch.map(Happening::Config)?),
         batch = next_of(signs.canaries.as_mut()) => Ok(batch.map(Happening::Canaries)?),
         (kind, batch) = feeds.next(turn) => Ok(Happening::Records(kind, batch)),
-        () = tokio::time::sleep(PROBE_INTERVAL) => Ok(Happening::Probe),
     }
 }
 
