@@ -151,8 +151,12 @@ impl Expected {
     }
 }
 
-/// Whether a value is the expected one. One `*` in an expected text stands for anything, as for a time.
+/// Whether a value is the expected one. One `*` in an expected text stands for anything, as for a time; `*` alone for any
+/// value that is there.
 fn is_like(expected: &Value, value: &Value) -> bool {
+    if expected == "*" {
+        return !value.is_null();
+    }
     let parts = expected.as_str().and_then(|text| text.split_once('*'));
     match (parts, value.as_str()) {
         (Some((start, end)), Some(value)) => {

@@ -176,7 +176,7 @@ fn remove(object: &mut Value, field: &str) -> Value {
 }
 
 /// Without members that say nothing: absent, empty list and empty map mean the same in the API.
-fn pruned(value: Value) -> Value {
+pub(crate) fn pruned(value: Value) -> Value {
     let says_nothing = |value: &Value| match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),

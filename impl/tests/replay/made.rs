@@ -26,7 +26,11 @@ use tombolo_core::{
     wire::key::{service_exports_prefix, services_prefix},
 };
 
-use crate::{facts::Facts, recording::Snapshot};
+use crate::{
+    facts::Facts,
+    recording::{Snapshot, Version},
+    stored::shaped,
+};
 
 /// Everything that the operator makes.
 pub(crate) fn objects(snapshot: &Snapshot) -> Result<Vec<Value>, String> {
@@ -224,7 +228,7 @@ fn find<K: ResourceExt>(objects: &[Arc<K>], name: &str) -> Option<Arc<K>> {
 
 /// The records that we publish about the recorded objects, those of Cilium's controllers among them: exact values by kind
 /// and name.
-pub(crate) fn records(snapshot: &Snapshot) -> Result<Facts, String> {
+pub(crate) fn records(version: Version, snapshot: &Snapshot) -> Result<Facts, String> {
     let publishing = Publishing {
         cluster: snapshot.cluster.clone(),
         id: id_of(snapshot)?,
@@ -254,7 +258,7 @@ pub(crate) fn records(snapshot: &Snapshot) -> Result<Facts, String> {
         ] {
             if let Record::Present(value) = record {
                 let value = String::from_utf8(value).map_err(|error| error.to_string())?;
-                made.insert(format!("{kind}/{name}"), value.into());
+                made.insert(format!("{kind}/{name}"), shaped(version, &value));
             }
         }
     }
@@ -262,7 +266,7 @@ pub(crate) fn records(snapshot: &Snapshot) -> Result<Facts, String> {
 }
 
 /// The `services` and `serviceexports` records that Cilium wrote, in the same form.
-pub(crate) fn recorded_records(snapshot: &Snapshot) -> Facts {
+pub(crate) fn recorded_records(version: Version, snapshot: &Snapshot) -> Facts {
     let (cluster, namespace) = (&snapshot.cluster, &snapshot.scenario);
     let services = format!("{}{namespace}/", services_prefix(cluster, false));
     let exports = format!("{}{namespace}/", service_exports_prefix(cluster, false));
@@ -271,7 +275,7 @@ pub(crate) fn recorded_records(snapshot: &Snapshot) -> Facts {
     for (key, value) in &snapshot.records {
         for (kind, prefix) in &prefixes {
             if let Some(name) = key.strip_prefix(prefix) {
-                recorded.insert(format!("{kind}/{name}"), value.as_str().into());
+                recorded.insert(format!("{kind}/{name}"), shaped(version, value));
             }
         }
     }

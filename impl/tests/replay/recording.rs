@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use data_encoding::BASE64;
 use k8s_openapi::api::{
     core::v1::{Namespace, Service},
     discovery::v1::EndpointSlice,
@@ -23,6 +24,8 @@ use tombolo_core::{
 /// The version of Cilium that made a recording, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
+    /// 1.18: exports with capitalised members and without policies, services without zones.
+    V1_18,
     /// 1.19: no global namespaces, no `endpointSliceObjects`, MCS-API in v1alpha1.
     V1_19,
     /// 1.20, and what came after it.
@@ -32,20 +35,35 @@ pub(crate) enum Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::V1_18 => "1.18",
             Self::V1_19 => "1.19",
             Self::V1_20 => "1.20",
         })
     }
 }
 
-/// A folder of scenarios that one version of Cilium was recorded in.
+impl Version {
+    /// The versions that a text names, in its order.
+    fn all_in(text: &str) -> Vec<Self> {
+        let known = [Self::V1_18, Self::V1_19, Self::V1_20];
+        text.match_indices("1.")
+            .filter_map(|(at, _)| {
+                let rest = &text[at..];
+                let named = |version: &Self| rest.starts_with(&version.to_string());
+                known.into_iter().find(named)
+            })
+            .collect()
+    }
+}
+
+/// A folder of scenarios that one mesh was recorded in.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     /// Name of the folder.
     pub(crate) name: String,
     folder: PathBuf,
-    /// The version, or why the tree is not replayed.
-    pub(crate) version: Result<Version, String>,
+    /// The version of all clusters, or of c1, c2 and so on.
+    versions: Vec<Version>,
 }
 
 impl Tree {
@@ -65,22 +83,28 @@ impl Tree {
 
     fn at(folder: &Path) -> Self {
         let name = name_of(folder);
-        let version = match name.as_str() {
-            name if name.contains("mixed-") => Err(
-                "two versions of Cilium in one mesh: neither made all of the objects".to_owned(),
-            ),
-            name if name.contains("1.18") => Err(
-                "Cilium 1.18 writes records of another shape and no import conditions".to_owned(),
-            ),
-            name if name.contains("1.19") => Ok(Version::V1_19),
-            name if name.contains("1.20") => Ok(Version::V1_20),
-            _ => Ok(version_of_objects(folder)),
-        };
+        let mut versions = Version::all_in(&name);
+        if versions.is_empty() {
+            versions.push(version_of_objects(folder));
+        }
         Self {
             name,
             folder: folder.to_owned(),
-            version,
+            versions,
         }
+    }
+
+    /// The version that a cluster ran.
+    pub(crate) fn version(&self, cluster: &str) -> Version {
+        let number = cluster.strip_prefix('c').and_then(|it| it.parse().ok());
+        let index = number.unwrap_or(1_usize).saturating_sub(1);
+        let version = self.versions.get(index).or(self.versions.first());
+        *version.expect("invariant: a tree has a version")
+    }
+
+    /// Whether all of its clusters ran one version.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.versions.len() > 1
     }
 
     /// Every scenario, by name.
@@ -119,34 +143,27 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The clusters that were recorded.
     pub(crate) fn clusters(&self) -> BTreeSet<String> {
-        let states = self.states().into_iter();
-        states.map(|(_, cluster)| cluster).collect()
+        self.stores().into_iter().map(|it| it.cluster).collect()
     }
 
-    /// The steps after which a cluster was recorded.
+    /// The steps after which the objects of a cluster were recorded.
     pub(crate) fn steps(&self, cluster: &str) -> Vec<u32> {
-        let states = self.states().into_iter();
-        states
-            .filter(|(_, recorded)| recorded == cluster)
-            .map(|(step, _)| step)
-            .collect()
+        let stores = self.stores().into_iter();
+        let with_objects = stores.filter(|it| it.cluster == cluster && it.has_objects());
+        with_objects.map(|it| it.step).collect()
     }
 
-    fn states(&self) -> Vec<(u32, String)> {
-        let mut states: Vec<_> = files(&self.folder)
-            .iter()
-            .filter_map(|path| {
-                let name = name_of(path);
-                let middle = name
-                    .strip_prefix("after-")?
-                    .strip_suffix("-objects.yaml")?
-                    .to_owned();
-                let (step, cluster) = middle.split_once('-')?;
-                Some((step.parse().ok()?, cluster.to_owned()))
-            })
-            .collect();
-        states.sort();
-        states
+    /// Every recorded content of a store, in the order of the steps.
+    pub(crate) fn stores(&self) -> Vec<Store> {
+        let files = files(&self.folder).into_iter();
+        let mut stores: Vec<_> = files.filter_map(|file| Store::at(&file)).collect();
+        stores.sort();
+        stores
+    }
+
+    /// The folder of another scenario of the same tree.
+    pub(crate) fn sibling(&self, name: &str) -> PathBuf {
+        self.folder.with_file_name(name)
     }
 
     /// A cluster as it was after a step.
@@ -213,6 +230,87 @@ impl Scenario {
     }
 }
 
+/// A recorded store of one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Store {
+    /// After which step of the scenario; 0 for the keys of the mesh as a whole.
+    pub(crate) step: u32,
+    /// Whose store, or, of a hand-written peer, whose reader.
+    pub(crate) cluster: String,
+    file: PathBuf,
+}
+
+/// Who read the keys of a hand-written peer.
+const READER: &str = "c1";
+
+impl Store {
+    fn at(file: &Path) -> Option<Self> {
+        let name = name_of(file);
+        let (step, cluster) = if name == "puts.json" {
+            (0, READER)
+        } else if let Some(cluster) = name
+            .strip_suffix("-mesh-keys.json")
+            .or_else(|| name.strip_suffix("-etcd.json"))
+        {
+            (0, cluster)
+        } else {
+            let middle = name.strip_prefix("after-")?.strip_suffix("-records.json")?;
+            let (step, cluster) = middle.split_once('-')?;
+            (step.parse().ok()?, cluster)
+        };
+        let (cluster, file) = (cluster.to_owned(), file.to_owned());
+        Some(Self {
+            step,
+            cluster,
+            file,
+        })
+    }
+
+    fn has_objects(&self) -> bool {
+        let name = format!("after-{}-{}-objects.yaml", self.step, self.cluster);
+        self.file.with_file_name(name).exists()
+    }
+
+    /// Keys and exact values. Of a key that was put several times, the last.
+    pub(crate) fn read(&self) -> Result<BTreeMap<String, Vec<u8>>, String> {
+        let broken = |error: &dyn fmt::Display| format!("{}: {error}", self.file.display());
+        let text = read(&self.file)?;
+        let records: Vec<Value> = serde_json::from_str(&text).map_err(|error| broken(&error))?;
+        let mut stored = BTreeMap::new();
+        for record in &records {
+            let key = record["key"].as_str().or(record["put"].as_str());
+            let value = match (record["value"].as_str(), record["value_base64"].as_str()) {
+                (Some(text), _) => text.as_bytes().to_owned(),
+                (None, Some(text)) => BASE64
+                    .decode(text.as_bytes())
+                    .map_err(|error| broken(&error))?,
+                (None, None) => return Err(broken(&"a record without value")),
+            };
+            stored.insert(key.ok_or("a record without key")?.to_owned(), value);
+        }
+        Ok(stored)
+    }
+}
+
+/// What Cilium's operator said of the keys of a hand-written peer: the refusals, by cluster and key after the prefix.
+pub(crate) fn refusals(folder: &Path) -> Result<BTreeMap<(String, String), String>, String> {
+    let log = read(&folder.join("operator-log-lines.txt"))?;
+    let mut refusals = BTreeMap::new();
+    for line in log.lines() {
+        let Some(rest) = line.strip_prefix("warn \"Unable to unmarshal value\" clusterName=")
+        else {
+            continue;
+        };
+        let parts = rest.split_once(" key=");
+        let (cluster, (key, error)) = parts
+            .and_then(|(cluster, rest)| Some((cluster, rest.split_once(" error=")?)))
+            .ok_or_else(|| format!("no key and error in {line:?}"))?;
+        let error = serde_json::from_str(error).map_err(|error| error.to_string())?;
+        refusals.insert((cluster.to_owned(), key.to_owned()), error);
+    }
+    Ok(refusals)
+}
+
 /// Keys of a store and their values.
 pub(crate) type Records = BTreeMap<String, String>;
 
@@ -258,9 +356,7 @@ impl Snapshot {
 }
 
 fn is_scenario(folder: &Path) -> bool {
-    files(folder)
-        .iter()
-        .any(|file| name_of(file).starts_with("after-"))
+    files(folder).iter().any(|file| Store::at(file).is_some())
 }
 
 fn name_of(path: &Path) -> String {

@@ -73,10 +73,10 @@ pub(crate) fn trials(real: &Arc<Vec<Expected>>, recordings: &Path) -> Vec<Trial>
 fn recorded(table: &[Expected], recordings: &Path) -> Result<(), String> {
     let mut places = BTreeSet::new();
     for tree in Tree::all(recordings) {
-        let version = tree.version.clone()?.to_string();
         for scenario in tree.scenarios() {
             let clusters = scenario.clusters().into_iter();
-            places.extend(clusters.map(|it| (version.clone(), it, scenario.name.clone())));
+            let version = |cluster: &str| tree.version(cluster).to_string();
+            places.extend(clusters.map(|it| (version(&it), it, scenario.name.clone())));
         }
     }
     let owned = |(version, cluster, scenario): (&str, &str, &str)| {

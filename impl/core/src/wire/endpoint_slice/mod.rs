@@ -186,6 +186,11 @@ pub fn decode(
     })
 }
 
+/// The message in a value, not yet read: what has to be equal for two values to say the same.
+pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    frame::unpack(bytes)
+}
+
 /// Checks that a record carries the id that its cluster announced.
 pub fn check_cluster_id(slice: &ClusterEndpointSlice, expected: ClusterId) -> Result<(), Error> {
     super::check_cluster_id(slice.cluster_id, expected)
