@@ -67,7 +67,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         id: "conflicts/message",
-        title: "The message names what is in conflict, the value that is used and the cluster that it comes from",
+        title: "The message names what is in conflict, the value that is used and the cluster that it comes from; a count is right",
         rules: &[Rule(174)],
         features: &[],
         upstream: None,
@@ -262,11 +262,44 @@ async fn message(ctx: &Context) -> Outcome {
             let expected = format!("`http`, `80` and `{winner}`");
             return Err(ctx.failure(step, cluster, expected, condition.message));
         }
+        // No rule asks for a count; the KEP's example has one. Who gives it must count right.
+        if counts(&condition.message).any(|count| count != ("1", "2")) {
+            let step = "a count of clusters is right";
+            let expected = "`1/2 clusters`, or no count";
+            return Err(ctx.failure(step, cluster, expected, condition.message));
+        }
     }
     Ok(())
+}
+
+/// Every count of clusters in a message: `("1", "2")` for `1/2 clusters disagree`.
+fn counts(message: &str) -> impl Iterator<Item = (&str, &str)> {
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|it| it.is_ascii_digit());
+    let words = message.split_whitespace();
+    let pairs = words.clone().zip(words.skip(1));
+    pairs.filter_map(move |(word, next)| {
+        let (some, all) = word.split_once('/')?;
+        let counts = next.starts_with("cluster") && is_number(some) && is_number(all);
+        counts.then_some((some, all))
+    })
 }
 
 /// The words of a message: runs of letters, digits and dashes.
 fn words(message: &str) -> impl Iterator<Item = &str> {
     message.split(|letter: char| !letter.is_alphanumeric() && letter != '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_clusters_are_found_and_nothing_else() {
+        let message = "Conflicting type. 2/5 clusters disagree. Using 42/TCP, 1/2, from 10/8 networks. 1/3 clusters, as of 1/2/2026";
+
+        let found: Vec<_> = counts(message).collect();
+
+        assert_eq!(found, [("2", "5"), ("1", "3")]);
+        assert_eq!(counts("Ports differ in a/b clusters").count(), 0);
+    }
 }

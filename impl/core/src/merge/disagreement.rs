@@ -36,14 +36,19 @@ where
         (count > 0).then(|| Conflict {
             reason: self.reason,
             message: format!(
-                "Conflicting {}. {count}/{} clusters disagree. Using \"{}\" from oldest service export in cluster \"{}\".",
+                "Conflicting {}. {} Using \"{}\" from oldest service export in cluster \"{}\".",
                 self.name,
-                ordered.len(),
+                counted(count, ordered.len()),
                 shorten((self.value)(oldest)),
                 oldest.cluster,
             ),
         })
     }
+}
+
+/// The sentence that tells how many clusters say something else than what is used, among all that export.
+pub(super) fn counted(disagreeing: usize, exporting: usize) -> String {
+    format!("{disagreeing}/{exporting} clusters disagree.")
 }
 
 /// The map as Go prints one, which is what users of Cilium know: `map[app:web tier:front]`.

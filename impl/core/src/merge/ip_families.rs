@@ -2,8 +2,11 @@
 //!
 //! A cluster that shares none of them is passed over, and a conflict says so: an empty list would stop all traffic.
 
-use super::{Conflict, ConflictReason};
-use crate::service::{ExportSpec, IpFamily};
+use super::{Conflict, ConflictReason, disagreement::counted};
+use crate::{
+    families::to_annotation,
+    service::{ExportSpec, IpFamily},
+};
 
 /// The common families in the order of the oldest export, and the conflict over them, if there is one.
 ///
@@ -16,18 +19,23 @@ pub(super) fn intersect(ordered: &[&ExportSpec]) -> (Option<Vec<IpFamily>>, Opti
         return (None, None);
     };
     let mut common = without_repeats(&first.ip_families);
-    let mut odd_one_out = None;
+    let mut odd = Vec::new();
     for export in telling {
         let shared = |family: &IpFamily| export.ip_families.contains(family);
         if common.iter().any(shared) {
             common.retain(shared);
-        } else if odd_one_out.is_none() {
-            odd_one_out = Some(&export.cluster);
+        } else {
+            odd.push(&export.cluster);
         }
     }
-    let conflict = odd_one_out.map(|cluster| Conflict {
+    let conflict = odd.first().map(|cluster| Conflict {
         reason: ConflictReason::IpFamily,
-        message: format!("IPFamilies conflict. Cluster '{cluster}' has no IPFamilies in common."),
+        message: format!(
+            "IPFamilies conflict. Cluster '{cluster}' has no IPFamilies in common. {} Using \"{}\" from oldest service export in cluster \"{}\".",
+            counted(odd.len(), ordered.len()),
+            to_annotation(&common),
+            first.cluster,
+        ),
     });
     (Some(common), conflict)
 }

@@ -9,7 +9,10 @@ use std::{
     fmt,
 };
 
-use super::{Conflict, ConflictReason, disagreement::shorten};
+use super::{
+    Conflict, ConflictReason,
+    disagreement::{counted, shorten},
+};
 use crate::{
     mutant::{self, Mutant},
     names::PortName,
@@ -27,7 +30,7 @@ pub(super) fn merge(ordered: &[&ExportSpec]) -> (Vec<ServicePort>, Option<Confli
             union.add(Definition { port, export });
         }
     }
-    let message = union.disputes_text().or_else(|| union.odd_list(ordered));
+    let message = union.conflict_text(ordered);
     let conflict = message.map(|message| Conflict {
         reason: ConflictReason::Port,
         message,
@@ -169,6 +172,24 @@ impl<'a> Union<'a> {
         }
     }
 
+    /// What differs, as Cilium says it, then how many clusters do not export exactly what is used. None without conflict.
+    fn conflict_text(&self, ordered: &[&ExportSpec]) -> Option<String> {
+        let odd = || ordered.iter().filter(|export| !self.equals(&export.ports));
+        let count = || counted(odd().count(), ordered.len());
+        if let Some(disputes) = self.disputes_text() {
+            return Some(format!("{disputes} {}", count()));
+        }
+        // Cilium names the first whose list is not the union, in the same order; that may be the oldest.
+        let (first_odd, oldest) = (odd().next()?, ordered.first()?);
+        Some(format!(
+            "Ports from cluster \"{}\" does not match ports of oldest service export in cluster \"{}\". {} Using \"{}\" from all clusters.",
+            first_odd.cluster,
+            oldest.cluster,
+            count(),
+            shorten(self.list())
+        ))
+    }
+
     /// One sentence per dispute, the oldest first; none without disputes.
     fn disputes_text(&self) -> Option<String> {
         let shown = self.disputes.iter().take(SENTENCES_MAX);
@@ -180,14 +201,13 @@ impl<'a> Union<'a> {
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
-    /// Names the first cluster whose list is not the union, in the same order, as Cilium does; that may be the oldest.
-    fn odd_list(&self, ordered: &[&ExportSpec]) -> Option<String> {
-        let odd = ordered.iter().find(|export| !self.equals(&export.ports))?;
-        let oldest = ordered.first()?;
-        Some(format!(
-            "Ports from cluster \"{}\" does not match ports of oldest service export in cluster \"{}\".",
-            odd.cluster, oldest.cluster
-        ))
+    /// The ports that are used: `http 80/TCP, dns 53/UDP`.
+    fn list(&self) -> String {
+        let ports = self.taken.iter().map(|Definition { port, .. }| {
+            let text = format!("{} {}/{}", port.name, port.port, port.protocol);
+            text.trim_start().to_owned()
+        });
+        ports.collect::<Vec<_>>().join(", ")
     }
 
     fn equals(&self, ports: &[ServicePort]) -> bool {

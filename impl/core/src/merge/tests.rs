@@ -320,19 +320,23 @@ fn the_oldest_definition_of_a_port_wins_when_another_differs_in(
 
     assert_eq!(merged.ports, [tcp("http", 80)]);
     assert_eq!(reasons_of(&merged), [ConflictReason::Port]);
-    assert_eq!(only_message(&merged), message);
+    assert_eq!(
+        only_message(&merged),
+        format!("{message} 1/2 clusters disagree.")
+    );
 }
 
 #[rstest]
-#[case::the_oldest_has_less(&[("a", 1)], &[("a", 1), ("b", 2)], &[("a", 1), ("b", 2)], "c1")]
-#[case::the_oldest_has_more(&[("a", 1), ("b", 2)], &[("a", 1)], &[("a", 1), ("b", 2)], "c2")]
-#[case::nothing_is_shared(&[("tcp", 42)], &[("tcp2", 4242)], &[("tcp", 42), ("tcp2", 4242)], "c1")]
-#[case::the_order_differs(&[("a", 1), ("b", 2)], &[("b", 2), ("a", 1)], &[("a", 1), ("b", 2)], "c2")]
+#[case::the_oldest_has_less(&[("a", 1)], &[("a", 1), ("b", 2)], &[("a", 1), ("b", 2)], "c1", 1)]
+#[case::the_oldest_has_more(&[("a", 1), ("b", 2)], &[("a", 1)], &[("a", 1), ("b", 2)], "c2", 1)]
+#[case::nothing_is_shared(&[("a", 1)], &[("b", 2)], &[("a", 1), ("b", 2)], "c1", 2)]
+#[case::the_order_differs(&[("a", 1), ("b", 2)], &[("b", 2), ("a", 1)], &[("a", 1), ("b", 2)], "c2", 1)]
 fn port_lists_that_differ_are_united_and_reported(
     #[case] oldest: &[(&str, u16)],
     #[case] other: &[(&str, u16)],
     #[case] union: &[(&str, u16)],
     #[case] odd: &str,
+    #[case] count: usize,
 ) {
     let ports = |list: &[(&str, u16)]| -> Vec<ServicePort> {
         list.iter().map(|(name, port)| tcp(name, *port)).collect()
@@ -349,7 +353,8 @@ fn port_lists_that_differ_are_united_and_reported(
     assert_eq!(
         only_message(&merged),
         format!(
-            "Ports from cluster \"{odd}\" does not match ports of oldest service export in cluster \"c1\"."
+            "Ports from cluster \"{odd}\" does not match ports of oldest service export in cluster \"c1\". \
+             {count}/2 clusters disagree. Using \"a 1/TCP, b 2/TCP\" from all clusters."
         )
     );
 }
@@ -384,7 +389,7 @@ fn unnamed_ports_share_a_name() {
     assert_eq!(ports_of(&merged), [("", Protocol::Tcp, 80)]);
     assert_eq!(
         only_message(&merged),
-        r#"Duplicated port name "". Using port definition "{{ TCP <nil> 80} c1 1970-01-01 00:00:01 +0000 UTC}" from oldest service export in cluster "c1"."#
+        r#"Duplicated port name "". Using port definition "{{ TCP <nil> 80} c1 1970-01-01 00:00:01 +0000 UTC}" from oldest service export in cluster "c1". 1/2 clusters disagree."#
     );
 }
 
@@ -463,8 +468,42 @@ fn every_port_in_dispute_is_named_once_by_the_oldest_who_disputes_it() {
         "Conflicting port name on \"{{x TCP <nil> 1} c2 1970-01-01 00:00:02 +0000 UTC}\". Using the port name \"a\" \
          from oldest service export in cluster \"c1\". \
          Duplicated port name \"b\". Using port definition \"{{b TCP <nil> 2} c1 1970-01-01 00:00:01 +0000 UTC}\" \
-         from oldest service export in cluster \"c1\"."
+         from oldest service export in cluster \"c1\". 2/3 clusters disagree."
     );
+}
+
+#[test]
+fn ports_are_counted_by_cluster_and_not_by_dispute() {
+    let ports = [tcp("a", 1), tcp("b", 2)];
+    let exports = [
+        export_from("c1").with_ports(ports.clone()).created_at(1),
+        export_from("c2").with_ports(ports.clone()).created_at(2),
+        export_from("c3")
+            .with_ports([tcp("a", 3), tcp("b", 4)])
+            .created_at(3),
+        export_from("c4").with_ports(ports).created_at(4),
+    ];
+
+    let merged = merge(&exports).unwrap();
+
+    let message = only_message(&merged);
+    assert_eq!(message.matches("Duplicated port name").count(), 2);
+    assert_eq!(message.matches("disagree").count(), 1);
+    assert!(message.ends_with(". 1/4 clusters disagree."), "{message}");
+}
+
+#[test]
+fn a_union_without_a_name_or_of_another_protocol_is_spelled_out() {
+    let exports = [
+        export_from("c1").with_ports([tcp("", 80)]).created_at(1),
+        export_from("c2").with_ports([udp("dns", 53)]).created_at(2),
+    ];
+
+    let merged = merge(&exports).unwrap();
+
+    let message = only_message(&merged);
+    let expected = "2/2 clusters disagree. Using \"80/TCP, dns 53/UDP\" from all clusters.";
+    assert!(message.ends_with(expected), "{message}");
 }
 
 #[test]
@@ -477,7 +516,8 @@ fn a_long_list_of_disputes_ends_with_the_number_of_the_others() {
 
     let merged = merge(&exports).unwrap();
 
-    assert!(only_message(&merged).ends_with(" There are 4 more conflicting ports."));
+    let expected = " There are 4 more conflicting ports. 1/2 clusters disagree.";
+    assert!(only_message(&merged).ends_with(expected));
 }
 
 #[test]
@@ -497,14 +537,15 @@ fn fractions_of_a_second_are_shown_as_go_shows_them() {
 #[case::unknown_when_no_cluster_tells(&["", ""], None, None)]
 #[case::what_is_left_in_common(&["IPv4,IPv6", "", "IPv4"], Some("IPv4"), None)]
 #[case::the_single_family_of_the_oldest(&["IPv6", "IPv4,IPv6"], Some("IPv6"), None)]
-#[case::the_oldest_in_a_conflict(&["IPv4", "IPv6"], Some("IPv4"), Some("c2"))]
-#[case::what_was_common_before_a_conflict(&["IPv4,IPv6", "IPv4", "IPv6"], Some("IPv4"), Some("c3"))]
-#[case::the_first_odd_cluster_in_a_conflict_of_two(&["IPv6", "IPv4", "", "IPv4"], Some("IPv6"), Some("c2"))]
+#[case::the_oldest_in_a_conflict(&["IPv4", "IPv6"], Some("IPv4"), Some(("c2", "1/2")))]
+#[case::what_was_common_before_a_conflict(&["IPv4,IPv6", "IPv4", "IPv6"], Some("IPv4"), Some(("c3", "1/3")))]
+#[case::the_first_odd_cluster_in_a_conflict_of_two(&["IPv6", "IPv4", "", "IPv4"], Some("IPv6"), Some(("c2", "2/4")))]
+#[case::the_oldest_that_tells_in_a_conflict(&["", "IPv6", "IPv4"], Some("IPv6"), Some(("c3", "1/3")))]
 #[case::each_family_once(&["IPv4,IPv4,IPv6"], Some("IPv4,IPv6"), None)]
 fn the_ip_families_are(
     #[case] families: &[&str],
     #[case] expected: Option<&str>,
-    #[case] odd: Option<&str>,
+    #[case] odd: Option<(&str, &str)>,
 ) {
     let parse = |text: &str| crate::families::from_annotation(text).unwrap();
     let exports: Vec<_> = (1..)
@@ -519,9 +560,17 @@ fn the_ip_families_are(
 
     assert_eq!(merged.ip_families, expected.map(parse));
     let messages: Vec<_> = merged.conflicts.iter().map(|c| c.message.clone()).collect();
+    let first = exports.iter().find(|export| !export.ip_families.is_empty());
     let expected: Vec<_> = odd
         .iter()
-        .map(|odd| format!("IPFamilies conflict. Cluster '{odd}' has no IPFamilies in common."))
+        .map(|(odd, count)| {
+            format!(
+                "IPFamilies conflict. Cluster '{odd}' has no IPFamilies in common. {count} clusters disagree. \
+                 Using \"{}\" from oldest service export in cluster \"{}\".",
+                expected.unwrap_or_default(),
+                first.unwrap().cluster
+            )
+        })
         .collect();
     assert_eq!(messages, expected);
 }

@@ -120,7 +120,7 @@ fn a_conflict_over_a_port_is_explained_with_the_file_to_change() {
     The condition of every exporting cluster's ServiceExport:
       Conflict: True
       reason: PortConflict
-      message: Duplicated port name "http". Using port definition "{{http TCP <nil> 80} paris 2026-11-29 15:02:00 +0000 UTC}" from oldest service export in cluster "paris".
+      message: Duplicated port name "http". Using port definition "{{http TCP <nil> 80} paris 2026-11-29 15:02:00 +0000 UTC}" from oldest service export in cluster "paris". 1/2 clusters disagree.
 
     What to change, so that all agree with the winner:
       rome: Service shop/web (rome.yaml: document 1): set spec.ports to http 80/TCP, in this order

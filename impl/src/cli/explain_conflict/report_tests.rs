@@ -120,7 +120,7 @@ fn several_conflicts_at_once_are_all_explained_with_commands() {
     The condition of every exporting cluster's ServiceExport:
       Conflict: True
       reason: PortConflict,SessionAffinityConflict,LabelsConflict,TrafficDistributionConflict,IPFamilyConflict
-      message: Duplicated port name "http". Using port definition "{{http TCP <nil> 80} paris 2026-11-29 15:00:00 +0000 UTC}" from oldest service export in cluster "paris". Conflicting sessionAffinity. 1/2 clusters disagree. Using "None" from oldest service export in cluster "paris". Conflicting labels. 1/2 clusters disagree. Using "map[app:it's]" from oldest service export in cluster "paris". Conflicting trafficDistribution. 1/2 clusters disagree. Using "" from oldest service export in cluster "paris". IPFamilies conflict. Cluster 'rome' has no IPFamilies in common.
+      message: Duplicated port name "http". Using port definition "{{http TCP <nil> 80} paris 2026-11-29 15:00:00 +0000 UTC}" from oldest service export in cluster "paris". 2/2 clusters disagree. Conflicting sessionAffinity. 1/2 clusters disagree. Using "None" from oldest service export in cluster "paris". Conflicting labels. 1/2 clusters disagree. Using "map[app:it's]" from oldest service export in cluster "paris". Conflicting trafficDistribution. 1/2 clusters disagree. Using "" from oldest service export in cluster "paris". IPFamilies conflict. Cluster 'rome' has no IPFamilies in common. 1/2 clusters disagree. Using "IPv4" from oldest service export in cluster "paris".
 
     What to change, so that all agree with the winner:
       paris: Service shop/web: set spec.ports to http 80/TCP, dns 53/TCP, in this order
