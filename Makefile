@@ -36,6 +36,7 @@ mutants: setup assets ## wrong implementations, each of which the conformance su
 lint: setup ## format, clippy, documentation; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	cargo clippy --quiet -p tombolo-core -p tombolo --features tombolo/mutants --lib --bins -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --workspace --no-deps
 
 bench: setup ## every criterion bench; BENCH_FLAGS=--quick for a short run

@@ -98,6 +98,8 @@ pub enum Feature {
     ExportedMetadata,
     /// The clusters have both IP families.
     DualStack,
+    /// Of equally old exports that of the lesser cluster name wins, as in Cilium. `KEP-1645#141` leaves ties open.
+    TiesByName,
 }
 
 impl Feature {
@@ -108,6 +110,7 @@ impl Feature {
         Self::DerivedService,
         Self::ExportedMetadata,
         Self::DualStack,
+        Self::TiesByName,
     ];
 
     /// Its name on the command line.
@@ -118,6 +121,7 @@ impl Feature {
             Self::DerivedService => "derived-service",
             Self::ExportedMetadata => "exported-metadata",
             Self::DualStack => "dual-stack",
+            Self::TiesByName => "ties-by-name",
         }
     }
 

@@ -258,19 +258,31 @@ impl Context {
 
     /// Waits until an export of that cluster would be younger than `older`, by the clock of its API server.
     pub async fn later(&self, cluster: usize, older: &ServiceExport) -> Result<(), Failure> {
+        match created(older) {
+            Some(time) => self.later_than(cluster, time).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the clock of that cluster's API server, which counts seconds, is past a time.
+    pub async fn later_than(&self, cluster: usize, time: jiff::Timestamp) -> Result<(), Failure> {
         let exports = self.api::<ServiceExport>(cluster);
-        let rehearsal = PostParams {
+        let mut rehearsal = objects::export();
+        rehearsal.metadata.name = Some("rehearsal".to_owned());
+        let (exports, rehearsal) = (&exports, &rehearsal);
+        let dry_run = PostParams {
             dry_run: true,
             ..PostParams::default()
         };
-        let expected = "a new export to be younger than the first";
-        self.until_every(CLOCK, "the clock moves on", (cluster, expected), || async {
-            let rehearsed = exports.create(&rehearsal, &objects::export()).await?;
-            let (old, new) = (created(older), created(&rehearsed));
-            if new > old {
+        let dry_run = &dry_run;
+        let expected = format!("a new export to be younger than {time}");
+        let step = "the clock moves on";
+        self.until_every(CLOCK, step, (cluster, &expected), || async move {
+            let new = created(&exports.create(dry_run, rehearsal).await?);
+            if new.is_some_and(|new| new > time) {
                 return Ok(());
             }
-            Err(format!("the first from {old:?}, a new one from {new:?}").into())
+            Err(format!("a new one from {new:?}").into())
         })
         .await
     }
@@ -372,7 +384,8 @@ impl Context {
     }
 }
 
-fn created(export: &ServiceExport) -> Option<jiff::Timestamp> {
+/// When an export was made, by the clock of its API server, which counts seconds.
+pub(crate) fn created(export: &ServiceExport) -> Option<jiff::Timestamp> {
     export
         .metadata
         .creation_timestamp

@@ -236,6 +236,10 @@ pub const RULES: &[Entry] = &[
         174,
         "the message of a conflict names the field, the winner and why it won",
     ),
+    should(
+        175,
+        "lastTransitionTime is when the condition's status last changed (metav1.Condition)",
+    ),
 ];
 
 impl Rule {

@@ -96,7 +96,8 @@ impl Suite {
                 Feature::EndpointSlices
                 | Feature::DerivedService
                 | Feature::ExportedMetadata
-                | Feature::DualStack => None,
+                | Feature::DualStack
+                | Feature::TiesByName => None,
             }
         })
     }

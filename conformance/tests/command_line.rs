@@ -117,7 +117,7 @@ fn wrong_values_of_flags_say_what_was_expected() {
         (
             "--without",
             "dns",
-            "expected one of backends, endpoint-slices, derived-service, exported-metadata, dual-stack",
+            "expected one of backends, endpoint-slices, derived-service, exported-metadata, dual-stack, ties-by-name",
         ),
         ("--filter", "no-such-case", "no case matches"),
     ] {

@@ -20,6 +20,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         conflicts::ports::CASES,
         conflicts::settings::CASES,
         conflicts::precedence::CASES,
+        conflicts::timing::CASES,
         endpoints::slices::CASES,
         endpoints::presence::CASES,
         endpoints::traffic::CASES,

@@ -40,6 +40,12 @@ pub const MUTANTS: &[Mutant] = &[
         &["conflicts/headlessness", "conflicts/port-number"],
     ),
     mutant(
+        "ties-reversed",
+        "of equally old exports the greater cluster name wins",
+        141,
+        &["conflicts/tie-break"],
+    ),
+    mutant(
         "first-conflict-only",
         "of several conflicts only the first is reported",
         154,
@@ -134,6 +140,18 @@ pub const MUTANTS: &[Mutant] = &[
         "session affinity is lost on the way",
         15,
         &["importing/session-affinity"],
+    ),
+    mutant(
+        "affinity-not-derived",
+        "session affinity does not reach the derived Service",
+        15,
+        &["importing/derived-affinity"],
+    ),
+    mutant(
+        "transition-time-moves",
+        "each write moves a condition's lastTransitionTime",
+        170,
+        &["conflicts/transition-times"],
     ),
     mutant(
         "unexported-serves",

@@ -8,6 +8,8 @@
 pub enum Mutant {
     /// The youngest export wins instead of the oldest.
     NewestWins,
+    /// Of equally old exports that of the greater cluster name wins.
+    TiesReversed,
     /// Only the first conflict is reported.
     FirstConflictOnly,
     /// The cluster whose export wins hears of no conflict.
@@ -40,6 +42,10 @@ pub enum Mutant {
     HeadlessWithIps,
     /// Session affinity is lost on the way.
     AffinityLost,
+    /// The derived Service has no session affinity, though the import has.
+    AffinityNotDerived,
+    /// Each write of a condition moves the time of its last transition.
+    TransitionTimeMoves,
     /// Pods of a cluster that does not export get traffic.
     UnexportedServes,
     /// Endpoints that are not ready are sent to the peers.
@@ -75,6 +81,7 @@ mod chosen {
     /// Every mutant with its name.
     pub const NAMES: &[(Mutant, &str)] = &[
         (Mutant::NewestWins, "newest-wins"),
+        (Mutant::TiesReversed, "ties-reversed"),
         (Mutant::FirstConflictOnly, "first-conflict-only"),
         (Mutant::ConflictOnYoungerOnly, "conflict-on-younger-only"),
         (Mutant::ConflictStays, "conflict-stays"),
@@ -91,6 +98,8 @@ mod chosen {
         (Mutant::IpsUnordered, "ips-unordered"),
         (Mutant::HeadlessWithIps, "headless-with-ips"),
         (Mutant::AffinityLost, "affinity-lost"),
+        (Mutant::AffinityNotDerived, "affinity-not-derived"),
+        (Mutant::TransitionTimeMoves, "transition-time-moves"),
         (Mutant::UnexportedServes, "unexported-serves"),
         (Mutant::UnreadyServes, "unready-serves"),
         (Mutant::LoserServes, "loser-serves"),

@@ -4,7 +4,10 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
-use tombolo_core::conditions::Condition;
+use tombolo_core::{
+    conditions::Condition,
+    mutant::{self, Mutant},
+};
 
 /// The conditions as the API holds them. The time of a condition moves only when its status does.
 pub fn with_times(
@@ -16,7 +19,8 @@ pub fn with_times(
         let before = actual
             .iter()
             .find(|before| before.type_ == condition.kind.as_str())
-            .filter(|before| before.status == condition.status.as_str());
+            .filter(|before| before.status == condition.status.as_str())
+            .filter(|_| !mutant::is(Mutant::TransitionTimeMoves));
         ApiCondition {
             type_: condition.kind.as_str().to_owned(),
             status: condition.status.as_str().to_owned(),

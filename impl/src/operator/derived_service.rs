@@ -184,7 +184,7 @@ pub fn build(name: &NamespacedName, import: &ServiceImport) -> Service {
         .as_deref()
         .and_then(SessionAffinity::parse);
     let affinity = affinity
-        .filter(|_| !headless)
+        .filter(|_| !headless && !mutant::is(Mutant::AffinityNotDerived))
         .unwrap_or(SessionAffinity::None);
     Service {
         metadata: ObjectMeta {

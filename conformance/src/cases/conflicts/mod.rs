@@ -3,6 +3,7 @@
 pub mod ports;
 pub mod precedence;
 pub mod settings;
+pub mod timing;
 
 use kube::ResourceExt as _;
 use serde_json::json;

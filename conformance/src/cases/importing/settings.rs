@@ -1,13 +1,14 @@
 //! How the traffic settings of a Service come out in its import.
 
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use serde_json::{Value, json};
 use tombolo_api::v1beta1::ServiceImport;
 
-use super::content::{ips_match, service_ports};
+use super::content::{derived_name, ips_match, service_ports};
 use crate::{
     bugs::Bug,
-    case::{Case, Outcome},
+    case::{Case, Feature, Outcome},
     context::Context,
     expect::{describe, port_texts},
     objects::{self, port},
@@ -55,6 +56,16 @@ pub const CASES: &[Case] = &[
         bugs: &[Bug("BC-14", "lighthouse#645")],
         fails_first: "the import has the Service's settings",
         run: |ctx| Box::pin(follows_service(ctx)),
+    },
+    Case {
+        id: "importing/derived-affinity",
+        title: "The derived Service has the import's session affinity and time-out, so that the traffic does, and follows both",
+        rules: &[Rule(15), Rule(63), Rule(150)],
+        features: &[Feature::DerivedService],
+        upstream: None,
+        bugs: &[],
+        fails_first: "the derived Service has the session affinity and its time-out",
+        run: |ctx| Box::pin(derived_affinity(ctx)),
     },
 ];
 
@@ -126,6 +137,59 @@ async fn follows_service(ctx: &Context) -> Outcome {
             .await?;
     }
     Ok(())
+}
+
+/// Three answers of the exported Service to the question where a client goes, one after the other. The second export, with
+/// another time-out, has no say.
+async fn derived_affinity(ctx: &Context) -> Outcome {
+    ctx.create_namespace(ctx.everywhere()).await?;
+    let (service, oldest) = ctx
+        .export(0, objects::service(objects::upstream_ports()))
+        .await?;
+    let step = "the derived Service has the session affinity and its time-out";
+    derived_like(ctx, step, &service).await?;
+
+    let younger = objects::service_with(|spec| {
+        let config = spec.session_affinity_config.get_or_insert_default();
+        config.client_ip.get_or_insert_default().timeout_seconds = Some(20);
+    });
+    ctx.export_later(1, younger, &oldest).await?;
+    for (step, patch) in [
+        (
+            "the derived Service follows the time-out",
+            json!({ "sessionAffinityConfig": { "clientIP": { "timeoutSeconds": 77 } } }),
+        ),
+        (
+            "the derived Service follows the session affinity",
+            json!({ "sessionAffinity": "None", "sessionAffinityConfig": null }),
+        ),
+    ] {
+        let service = ctx.patch_service(0, &json!({ "spec": patch })).await?;
+        derived_like(ctx, step, &service).await?;
+    }
+    Ok(())
+}
+
+/// Waits in every cluster until the derived Service has the session affinity and time-out of an exported one.
+async fn derived_like(ctx: &Context, step: &'static str, exported: &Service) -> Outcome {
+    let affinity = |service: &Service| {
+        let spec = service.spec.clone().unwrap_or_default();
+        (spec.session_affinity, spec.session_affinity_config)
+    };
+    let wanted = &affinity(exported);
+    let expected = format!("{wanted:?}");
+    let one = |cluster| {
+        ctx.until(step, cluster, &expected, move || async move {
+            let import = ctx.import(cluster).await?.ok_or("no ServiceImport")?;
+            let name = derived_name(&import)?;
+            let found = affinity(&ctx.api::<Service>(cluster).get(&name).await?);
+            if found == *wanted {
+                return Ok(());
+            }
+            Err(format!("{found:?}").into())
+        })
+    };
+    try_join_all(ctx.everywhere().map(one)).await.map(|_| ())
 }
 
 /// One change for each setting, and the step at which the import has to follow.

@@ -10,7 +10,14 @@ use crate::{
 /// The exports, oldest first. Stable for exports that are equal in both time and cluster.
 pub(crate) fn oldest_first(exports: &[ExportSpec]) -> Vec<&ExportSpec> {
     let mut ordered: Vec<_> = exports.iter().collect();
-    ordered.sort_by(|a, b| (a.created_at, &a.cluster).cmp(&(b.created_at, &b.cluster)));
+    ordered.sort_by(|a, b| {
+        let tie = if mutant::is(Mutant::TiesReversed) {
+            b.cluster.cmp(&a.cluster)
+        } else {
+            a.cluster.cmp(&b.cluster)
+        };
+        a.created_at.cmp(&b.created_at).then(tie)
+    });
     if mutant::is(Mutant::NewestWins) {
         ordered.reverse();
     }
