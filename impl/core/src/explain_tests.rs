@@ -194,6 +194,16 @@ proptest! {
     }
 
     #[test]
+    fn every_conflict_counts_once_the_clusters_that_would_have_to_change(exports in exports()) {
+        let explained = explain(&exports).unwrap();
+        for dispute in explained.disputes {
+            let count = format!("{}/{} clusters disagree.", dispute.changes.len(), explained.exports.len());
+            prop_assert_eq!(dispute.conflict.message.matches(&count).count(), 1, "{:?}", dispute);
+            prop_assert_eq!(dispute.conflict.message.matches("disagree").count(), 1, "{:?}", dispute);
+        }
+    }
+
+    #[test]
     fn clusters_that_follow_the_advice_agree(exports in exports()) {
         let merged = merge(&follow(&exports)).unwrap();
 

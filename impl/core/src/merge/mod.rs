@@ -13,6 +13,8 @@ mod session_affinity;
 mod traffic;
 
 #[cfg(test)]
+mod ports_tests;
+#[cfg(test)]
 pub(crate) mod properties;
 #[cfg(test)]
 mod tests;
