@@ -13,6 +13,10 @@ pub const REASON_VALID: &str = "Valid";
 pub const REASON_NO_SERVICE: &str = "NoService";
 /// `Valid` is false: the Service's type cannot be exported (`KEP-1645#53`).
 pub const REASON_INVALID_SERVICE_TYPE: &str = "InvalidServiceType";
+/// `Valid` is false: `spec.exportedLabels` has what no label can have. Tombolo's.
+pub const REASON_INVALID_EXPORTED_LABELS: &str = "InvalidExportedLabels";
+/// `Valid` is false: `spec.exportedAnnotations` has what no annotation can have, or too much. Tombolo's.
+pub const REASON_INVALID_EXPORTED_ANNOTATIONS: &str = "InvalidExportedAnnotations";
 /// `Valid` of an export, `Ready` of an import is false: the namespace is not global. Cilium's.
 pub const REASON_NAMESPACE_NOT_GLOBAL: &str = "NamespaceNotGlobal";
 /// `Ready` of an export is true: it was pushed to the other clusters (`KEP-1645#172`).

@@ -65,7 +65,13 @@ fn is_ours(condition: &ApiCondition, ours: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tombolo_core::conditions::{ConditionType, Status};
+    use tombolo_api::conditions as api;
+    use tombolo_core::{
+        conditions::{ConditionType, ExportOutcome, Status, export_conditions, import_condition},
+        export::Refusal,
+        merge::ConflictReason,
+        service::IpFamily,
+    };
 
     use super::*;
 
@@ -111,5 +117,97 @@ mod tests {
         assert!(!same(&desired, &[], &ours));
         assert_eq!(whole(&desired, &with_foreign, &ours).len(), 2);
         assert_eq!(whole(&desired, &with_stale, &ours).len(), 1);
+    }
+
+    #[test]
+    fn the_types_of_the_core_are_those_of_the_api() {
+        let types = [
+            ConditionType::Valid,
+            ConditionType::Ready,
+            ConditionType::Conflict,
+        ];
+
+        let texts = types.map(ConditionType::as_str);
+
+        assert_eq!(texts, [api::VALID, api::READY, api::CONFLICT]);
+    }
+
+    #[test]
+    fn the_reasons_of_conflicts_are_those_of_the_api() {
+        let texts: Vec<_> = ConflictReason::ALL.iter().map(|it| it.as_str()).collect();
+
+        let named = [
+            api::REASON_PORT_CONFLICT,
+            api::REASON_TYPE_CONFLICT,
+            api::REASON_SESSION_AFFINITY_CONFLICT,
+            api::REASON_SESSION_AFFINITY_CONFIG_CONFLICT,
+            api::REASON_LABELS_CONFLICT,
+            api::REASON_ANNOTATIONS_CONFLICT,
+            api::REASON_INTERNAL_TRAFFIC_POLICY_CONFLICT,
+            api::REASON_TRAFFIC_DISTRIBUTION_CONFLICT,
+            api::REASON_IP_FAMILY_CONFLICT,
+        ];
+        assert_eq!(texts, named);
+    }
+
+    #[test]
+    fn the_reasons_of_exports_are_those_of_the_api() {
+        let reasons = |outcome| {
+            let conditions = export_conditions(outcome);
+            let texts = conditions.into_iter().map(|condition| condition.reason);
+            texts.collect::<Vec<_>>()
+        };
+        for (refusal, reason) in [
+            (
+                Refusal::NamespaceNotGlobal,
+                api::REASON_NAMESPACE_NOT_GLOBAL,
+            ),
+            (Refusal::NoService, api::REASON_NO_SERVICE),
+            (
+                Refusal::InvalidServiceType,
+                api::REASON_INVALID_SERVICE_TYPE,
+            ),
+            (
+                Refusal::InvalidExportedLabels,
+                api::REASON_INVALID_EXPORTED_LABELS,
+            ),
+            (
+                Refusal::InvalidExportedAnnotations,
+                api::REASON_INVALID_EXPORTED_ANNOTATIONS,
+            ),
+        ] {
+            let refused = reasons(ExportOutcome::Refused(refusal));
+            assert_eq!(refused, [reason, api::REASON_PENDING]);
+        }
+
+        assert_eq!(
+            reasons(ExportOutcome::Merged(&[])),
+            [
+                api::REASON_VALID,
+                api::REASON_READY,
+                api::REASON_NO_CONFLICTS
+            ]
+        );
+    }
+
+    #[test]
+    fn the_reasons_of_imports_are_those_of_the_api() {
+        let v4 = [IpFamily::V4];
+        let cases = [
+            (
+                import_condition(false, &v4, true),
+                api::REASON_NAMESPACE_NOT_GLOBAL,
+            ),
+            (
+                import_condition(true, &[], true),
+                api::REASON_IP_FAMILY_NOT_SUPPORTED,
+            ),
+            (import_condition(true, &v4, false), api::REASON_PENDING),
+            (import_condition(true, &v4, true), api::REASON_READY),
+        ];
+
+        for (condition, reason) in cases {
+            assert_eq!(condition.reason, reason);
+        }
     }
 }
