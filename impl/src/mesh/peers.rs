@@ -7,7 +7,6 @@ use std::{
     collections::BTreeSet,
     fmt,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
 use prometheus_client::registry::Registry;
@@ -111,11 +110,6 @@ impl RemoteState {
     /// As [`Statuses::all_synced`].
     pub fn all_synced(&self) -> bool {
         self.statuses.all_synced()
-    }
-
-    /// As [`Statuses::all_synced_or`].
-    pub async fn all_synced_or(&self, time_out: Duration) -> bool {
-        self.statuses.all_synced_or(time_out).await
     }
 
     /// As [`Statuses::changes`].

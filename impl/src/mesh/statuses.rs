@@ -7,7 +7,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -110,21 +109,6 @@ impl Statuses {
             let mut known = peers.by_name.values();
             peers.loaded && known.all(|peer| peer.status.is_telling())
         })
-    }
-
-    /// Waits until [`Self::all_synced`], or until the time is over (Cilium's `--clustermesh-sync-timeout`: 1 min); true when all
-    /// were synced.
-    pub async fn all_synced_or(&self, time_out: Duration) -> bool {
-        let mut changes = self.changes();
-        let synced = async {
-            while !self.all_synced() {
-                if changes.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let _in_time = tokio::time::timeout(time_out, synced).await;
-        self.all_synced()
     }
 
     /// Changes whenever a peer comes, goes, or changes its state; records, errors and revisions do not count: readers look at
