@@ -128,17 +128,8 @@ impl Writer {
         body: &(impl Serialize + Debug),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
-        let params = PatchParams::apply(controller.field_manager()).force();
-        let patch = Patch::Apply(body);
-        let applied = self
-            .send(
-                (controller, Verb::Apply, Part::Object),
-                target,
-                &params,
-                &patch,
-            )
-            .await?;
-        self.strip(controller, Part::Object, applied, strays).await
+        let write = (controller, Verb::Apply, Part::Object);
+        self.apply_and_strip(write, target, body, strays).await
     }
 
     /// Applies the status of `seen`, the fields that the controller owns, then removes what `strays` still finds in the answer.
@@ -149,22 +140,29 @@ impl Writer {
         status: &(impl Serialize + Debug),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
-        let params = PatchParams::apply(controller.field_manager()).force();
-        let patch = Patch::Apply(json!({
+        let body = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
             "metadata": { "name": seen.name_any(), "uid": seen.uid() },
             "status": status,
-        }));
+        });
+        let write = (controller, Verb::Status, Part::Status);
+        self.apply_and_strip(write, seen, &body, strays).await
+    }
+
+    async fn apply_and_strip<K: Written>(
+        &self,
+        write: (Controller, Verb, Part),
+        target: &K,
+        body: &(impl Serialize + Debug),
+        strays: impl Fn(&K) -> Option<Value>,
+    ) -> Result<K, Error> {
+        let (controller, _, part) = write;
+        let params = PatchParams::apply(controller.field_manager()).force();
         let applied = self
-            .send(
-                (controller, Verb::Status, Part::Status),
-                seen,
-                &params,
-                &patch,
-            )
+            .send(write, target, &params, &Patch::Apply(body))
             .await?;
-        self.strip(controller, Part::Status, applied, strays).await
+        self.strip(controller, part, applied, strays).await
     }
 
     /// Removes the fields that are null in the patch of `strays`, if there is one, unless the object has changed since.
