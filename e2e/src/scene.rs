@@ -62,6 +62,16 @@ impl<'t> Scene<'t> {
         })
     }
 
+    /// A scene with those exports, each a cluster and a name, in which everything that follows from them is in place.
+    pub async fn with_exports(testbed: &'t Testbed, exports: &[(usize, &str)]) -> Result<Self> {
+        let mut scene = Self::new(testbed).await?;
+        for (cluster, name) in exports {
+            scene.export(*cluster, name).await?;
+        }
+        scene.settled().await.context("at the beginning")?;
+        Ok(scene)
+    }
+
     /// Its namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace

@@ -153,9 +153,7 @@ async fn endpoints(
     testbed: &Testbed,
     repetitions: u16,
 ) -> Result<Vec<(&'static str, Vec<Duration>)>> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(A, "web").await?;
-    scene.settled().await?;
+    let scene = Scene::with_exports(testbed, &[(A, "web")]).await?;
     let namespace = scene.namespace();
     let options = PodOptions::default().unready();
     let pod = testbed

@@ -21,12 +21,10 @@ pub(crate) async fn and_restarted(
     component: Component,
     at: usize,
 ) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    for cluster in [A, B] {
-        scene.export(cluster, "both").await?;
-        scene.export(cluster, &format!("leaving-{cluster}")).await?;
-    }
-    scene.settled().await.context("before the fault")?;
+    let leaving = [A, B].map(|cluster| (cluster, format!("leaving-{cluster}")));
+    let leaving = leaving.each_ref().map(|(at, name)| (*at, name.as_str()));
+    let exports = [[(A, "both"), (B, "both")], leaving].concat();
+    let mut scene = Scene::with_exports(testbed, &exports).await?;
 
     testbed.cluster(at).kill9(component)?;
     for cluster in [A, B] {

@@ -14,11 +14,8 @@ const OF_PEER: [&str; 2] = ["both", "of-peer"];
 
 /// A scene with an import from both clusters and one from B only, and what A holds of them.
 async fn prepare(testbed: &Testbed) -> Result<(Scene<'_>, Holding)> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(A, "both").await?;
-    scene.export(B, "both").await?;
-    scene.export(B, "of-peer").await?;
-    scene.settled().await.context("before the fault")?;
+    let exports = [(A, "both"), (B, "both"), (B, "of-peer")];
+    let scene = Scene::with_exports(testbed, &exports).await?;
     let holding = scene.holding(A, &OF_PEER).await?;
     Ok((scene, holding))
 }

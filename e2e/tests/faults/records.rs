@@ -57,9 +57,7 @@ fn bad_records(ns: &str) -> [(String, String); 6] {
 
 /// Bad records are skipped, named in log and metric; the rest works. B is the peer that writes them.
 pub(crate) async fn are_skipped(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(B, "good").await?;
-    scene.settled().await.context("before the bad records")?;
+    let mut scene = Scene::with_exports(testbed, &[(B, "good")]).await?;
     let namespace = scene.namespace().to_owned();
     let bad = bad_records(&namespace);
     let before = refused_total(testbed).await?;

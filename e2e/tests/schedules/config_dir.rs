@@ -10,10 +10,7 @@ use crate::{A, B, C};
 
 /// The directory is renamed away and back, and one of its files is replaced by deleting it first.
 pub(crate) async fn is_away_for_a_moment(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(B, "of-b").await?;
-    scene.export(C, "of-c").await?;
-    scene.settled().await.context("before")?;
+    let mut scene = Scene::with_exports(testbed, &[(B, "of-b"), (C, "of-c")]).await?;
     let holding = scene.holding(A, &["of-b", "of-c"]).await?;
     let directory = testbed.cluster(A).peers_directory()?;
     let away = directory.with_extension("away");

@@ -69,9 +69,7 @@ pub(crate) async fn empty_the_store(testbed: &Testbed) -> Result<()> {
 
 /// A's namespace is deleted and made anew while B exports into it.
 pub(crate) async fn make_a_namespace_anew(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(B, "web").await?;
-    scene.settled().await.context("before")?;
+    let mut scene = Scene::with_exports(testbed, &[(B, "web")]).await?;
     let namespaces: Api<Namespace> = Api::all(testbed.cluster(A).client());
 
     namespaces
@@ -99,10 +97,7 @@ pub(crate) async fn make_a_namespace_anew(testbed: &Testbed) -> Result<()> {
 
 /// With A's operator dead, somebody changes labels of the slices that it wrote for B's endpoints: A never publishes them.
 pub(crate) async fn change_labels_of_slices(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(B, "web").await?;
-    scene.export(A, "web").await?;
-    scene.settled().await.context("before")?;
+    let mut scene = Scene::with_exports(testbed, &[(B, "web"), (A, "web")]).await?;
     let slices: Api<EndpointSlice> = scene.api(A);
     let imported = ListParams::default().labels(&format!(
         "{MANAGED_BY}=endpointslice-mesh-controller.cilium.io"

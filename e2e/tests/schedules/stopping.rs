@@ -13,10 +13,7 @@ const STOP: Duration = Duration::from_secs(8);
 
 /// Both roles of A end in time although their stores hang, and nothing that they wrote goes.
 pub(crate) async fn in_time(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    scene.export(A, "of-a").await?;
-    scene.export(B, "of-b").await?;
-    scene.settled().await.context("before")?;
+    let mut scene = Scene::with_exports(testbed, &[(A, "of-a"), (B, "of-b")]).await?;
     let (here, there) = (
         scene.holding(A, &["of-b"]).await?,
         scene.holding(B, &["of-a"]).await?,

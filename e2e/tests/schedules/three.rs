@@ -8,11 +8,8 @@ use crate::{A, B, C};
 
 /// B is unreachable, A's operator starts anew, and C withdraws its exports: C's go, B's stay.
 pub(crate) async fn one_withdraws_while_the_other_is_unreachable(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::new(testbed).await?;
-    for (cluster, name) in [(B, "both"), (C, "both"), (B, "of-b"), (C, "of-c")] {
-        scene.export(cluster, name).await?;
-    }
-    scene.settled().await.context("before the fault")?;
+    let exports = [(B, "both"), (C, "both"), (B, "of-b"), (C, "of-c")];
+    let mut scene = Scene::with_exports(testbed, &exports).await?;
     let of_b = scene.holding(A, &["of-b"]).await?;
 
     testbed.cluster(B).kill9(Component::MeshEtcd)?;

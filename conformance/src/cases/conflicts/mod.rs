@@ -17,6 +17,7 @@ use tombolo_api::{
 use crate::{
     bugs::Bug,
     case::{Case, Failure, Outcome},
+    cases::importing::life::{Imported, imported},
     context::Context,
     expect::{describe, of_type, with_ports},
     objects::{self, port, upstream_ports},
@@ -116,22 +117,17 @@ pub const CASES: &[Case] = &[
 
 const BOTH: [usize; 2] = [0, 1];
 
-/// Exports from the first cluster, waits for the imports, then exports something else from the second.
+/// Exports a ClusterIP Service from the first cluster, waits for the imports, then exports something else from the second.
 async fn disagree(
     ctx: &Context,
     first: k8s_openapi::api::core::v1::Service,
     second: k8s_openapi::api::core::v1::Service,
 ) -> Result<Vec<ServiceImport>, Failure> {
-    ctx.create_namespace(ctx.everywhere()).await?;
-    let (_, oldest) = ctx.export(0, first).await?;
-    let imports = ctx
-        .imports_until(
-            "the import appears",
-            ctx.everywhere(),
-            "a ServiceImport",
-            |_| Ok(()),
-        )
-        .await?;
+    let Imported {
+        export: oldest,
+        imports,
+        ..
+    } = imported(ctx, first, "ClusterSetIP").await?;
     ctx.export_later(1, second, &oldest).await?;
     Ok(imports)
 }

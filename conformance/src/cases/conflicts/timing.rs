@@ -14,7 +14,10 @@ use tombolo_api::{
 use super::{BOTH, in_conflict};
 use crate::{
     case::{Blame, Case, Failure, Feature, Outcome},
-    cases::importing::content::{listed, listing},
+    cases::importing::{
+        content::{listed, listing},
+        life::imported,
+    },
     context::{Context, created},
     expect::of_type,
     objects::{self, HELLO, port, upstream_ports},
@@ -49,13 +52,11 @@ pub const CASES: &[Case] = &[
 const ATTEMPTS: usize = 20;
 
 async fn tie_break(ctx: &Context) -> Outcome {
-    ctx.create_namespace(ctx.everywhere()).await?;
-    ctx.export(0, objects::service(upstream_ports())).await?;
-    let step = "the import appears";
-    let imports = ctx
-        .imports_until(step, ctx.everywhere(), "one cluster", listing(1))
-        .await?;
-    let first = listed(&imports[0]).remove(0);
+    let service = objects::service(upstream_ports());
+    imported(ctx, service, "ClusterSetIP").await?;
+    let step = "the exporter is listed";
+    let import = ctx.import_until(step, 0, "one cluster", listing(1)).await?;
+    let first = listed(&import).remove(0);
     ctx.unexport(0).await?;
     ctx.imports_gone("the import goes").await?;
     let headless = objects::headless(upstream_ports());
@@ -118,11 +119,8 @@ async fn gone(ctx: &Context, cluster: usize) -> Outcome {
 }
 
 async fn transition_times(ctx: &Context) -> Outcome {
-    ctx.create_namespace(ctx.everywhere()).await?;
-    let (_, oldest) = ctx.export(0, objects::service(upstream_ports())).await?;
-    let (step, expected) = ("the import appears", "a ServiceImport");
-    ctx.imports_until(step, ctx.everywhere(), expected, |_| Ok(()))
-        .await?;
+    let service = objects::service(upstream_ports());
+    let oldest = imported(ctx, service, "ClusterSetIP").await?.export;
     let valid = condition(ctx, 0, VALID).await?;
 
     ctx.later_than(0, valid.last_transition_time.0).await?;

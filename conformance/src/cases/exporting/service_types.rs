@@ -10,6 +10,7 @@ use tombolo_api::conditions::{
 use crate::{
     bugs::Bug,
     case::{Case, Outcome},
+    cases::importing::life::imported,
     context::Context,
     expect::of_type,
     objects::{self, HELLO, port, upstream_ports},
@@ -70,23 +71,11 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-const CLUSTER_SET_IP: &str = "a ServiceImport of type ClusterSetIP";
-
 async fn other_type(ctx: &Context, kind: &str) -> Outcome {
-    ctx.create_namespace(ctx.everywhere()).await?;
     let service = objects::service_with(|spec| spec.type_ = Some(kind.to_owned()));
 
-    let (before, _) = ctx.export(0, service).await?;
+    let before = &imported(ctx, service, "ClusterSetIP").await?.service;
 
-    let accept = of_type("ClusterSetIP");
-    ctx.imports_until(
-        "the import appears",
-        ctx.everywhere(),
-        CLUSTER_SET_IP,
-        accept,
-    )
-    .await?;
-    let before = &before;
     let same = |cluster| async move {
         let now: Service = ctx.api(cluster).get(HELLO).await?;
         if now.spec == before.spec {
@@ -100,16 +89,8 @@ async fn other_type(ctx: &Context, kind: &str) -> Outcome {
 }
 
 async fn type_switch(ctx: &Context) -> Outcome {
-    ctx.create_namespace(ctx.everywhere()).await?;
-    ctx.export(0, objects::service(upstream_ports())).await?;
-    let accept = of_type("ClusterSetIP");
-    ctx.imports_until(
-        "the import appears",
-        ctx.everywhere(),
-        CLUSTER_SET_IP,
-        accept,
-    )
-    .await?;
+    let service = objects::service(upstream_ports());
+    imported(ctx, service, "ClusterSetIP").await?;
 
     let away = json!({ "spec": { "type": "ExternalName", "externalName": "example.com" } });
     ctx.patch_service(0, &away).await?;
@@ -125,8 +106,9 @@ async fn type_switch(ctx: &Context) -> Outcome {
     ctx.condition_until("the export is accepted again", 0, (VALID, "True"), None)
         .await?;
     let step = "the import comes back";
+    let expected = "a ServiceImport of type ClusterSetIP";
     let accept = of_type("ClusterSetIP");
-    ctx.imports_until(step, ctx.everywhere(), CLUSTER_SET_IP, accept)
+    ctx.imports_until(step, ctx.everywhere(), expected, accept)
         .await
         .map(|_| ())
 }

@@ -1,10 +1,13 @@
 //! Where imports exist and how long they live.
 
 use k8s_openapi::api::core::v1::Service;
-use tombolo_api::conditions::VALID;
+use tombolo_api::{
+    conditions::VALID,
+    v1beta1::{ServiceExport, ServiceImport},
+};
 
 use crate::{
-    case::{Case, Outcome},
+    case::{Case, Failure, Outcome},
     context::Context,
     expect::of_type,
     objects::{self, upstream_ports},
@@ -65,20 +68,49 @@ pub const CASES: &[Case] = &[
     },
 ];
 
+/// What was exported from the first cluster, and what came of it in every cluster.
+pub(crate) struct Imported {
+    /// The Service, as the API server keeps it.
+    pub(crate) service: Service,
+    /// Its export.
+    pub(crate) export: ServiceExport,
+    /// The import in each cluster, in their order.
+    pub(crate) imports: Vec<ServiceImport>,
+}
+
+/// How most cases begin: makes the namespace everywhere, exports a Service from the first cluster and waits for its import,
+/// of that type, in every cluster.
+pub(crate) async fn imported(
+    ctx: &Context,
+    service: Service,
+    wanted: &'static str,
+) -> Result<Imported, Failure> {
+    ctx.create_namespace(ctx.everywhere()).await?;
+    let (service, export) = ctx.export(0, service).await?;
+    Ok(Imported {
+        service,
+        export,
+        imports: appears(ctx, wanted).await?,
+    })
+}
+
+/// Waits for an import of that type in every cluster.
+async fn appears(ctx: &Context, wanted: &'static str) -> Result<Vec<ServiceImport>, Failure> {
+    let expected = format!("a ServiceImport of type {wanted}");
+    let (step, accept) = ("the import appears", of_type(wanted));
+    ctx.imports_until(step, ctx.everywhere(), &expected, accept)
+        .await
+}
+
 const CLUSTER_SET_IP: &str = "a ServiceImport of type ClusterSetIP";
 
 async fn last_export(ctx: &Context) -> Outcome {
-    ctx.create_namespace(ctx.everywhere()).await?;
-    let (_, first) = ctx.export(0, objects::service(upstream_ports())).await?;
-    let accept = of_type("ClusterSetIP");
-    let imports = ctx
-        .imports_until(
-            "the import appears",
-            ctx.everywhere(),
-            CLUSTER_SET_IP,
-            accept,
-        )
-        .await?;
+    let service = objects::service(upstream_ports());
+    let Imported {
+        export: first,
+        imports,
+        ..
+    } = imported(ctx, service, "ClusterSetIP").await?;
 
     ctx.export_later(1, objects::service(upstream_ports()), &first)
         .await?;
@@ -99,27 +131,14 @@ async fn cluster_set_ip(ctx: &Context) -> Outcome {
 
     ctx.condition_until("the export is accepted", 0, (VALID, "True"), None)
         .await?;
-    let accept = of_type("ClusterSetIP");
-    ctx.imports_until(
-        "the import appears",
-        ctx.everywhere(),
-        CLUSTER_SET_IP,
-        accept,
-    )
-    .await?;
+    appears(ctx, "ClusterSetIP").await?;
     ctx.unexport(0).await?;
     ctx.imports_gone("the import goes").await
 }
 
 async fn headless(ctx: &Context) -> Outcome {
-    ctx.create_namespace(ctx.everywhere()).await?;
+    imported(ctx, objects::headless(upstream_ports()), "Headless").await?;
 
-    ctx.export(0, objects::headless(upstream_ports())).await?;
-
-    let expected = "a ServiceImport of type Headless";
-    let accept = of_type("Headless");
-    ctx.imports_until("the import appears", ctx.everywhere(), expected, accept)
-        .await?;
     ctx.unexport(0).await?;
     ctx.imports_gone("the import goes").await
 }
@@ -152,14 +171,7 @@ async fn local_unchanged(ctx: &Context) -> Outcome {
 
     ctx.create("export", 0, &objects::export()).await?;
 
-    let accept = of_type("ClusterSetIP");
-    ctx.imports_until(
-        "the import appears",
-        ctx.everywhere(),
-        CLUSTER_SET_IP,
-        accept,
-    )
-    .await?;
+    appears(ctx, "ClusterSetIP").await?;
     let before = &before;
     let step = "the local Service is unchanged";
     let expected = "the Service as it was created";
