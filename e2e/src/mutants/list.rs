@@ -150,7 +150,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "transition-time-moves",
         "each write moves a condition's lastTransitionTime",
-        170,
+        175,
         &["conflicts/transition-times"],
     ),
     mutant(
