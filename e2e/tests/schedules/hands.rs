@@ -69,7 +69,7 @@ pub(crate) async fn empty_the_store(testbed: &Testbed) -> Result<()> {
 
 /// A's namespace is deleted and made anew while B exports into it.
 pub(crate) async fn make_a_namespace_anew(testbed: &Testbed) -> Result<()> {
-    let mut scene = Scene::with_exports(testbed, &[(B, "web")]).await?;
+    let scene = Scene::with_exports(testbed, &[(B, "web")]).await?;
     let namespaces: Api<Namespace> = Api::all(testbed.cluster(A).client());
 
     namespaces
