@@ -111,7 +111,7 @@ fn cluster_of_context(text: &str) -> Result<(String, ClusterName), String> {
 /// The roles.
 #[derive(Debug, Subcommand)]
 pub enum Role {
-    /// Publish this cluster's exports and global services into its etcd.
+    /// Publish this cluster's exports and global services into its etcd, and copy there what peers publish if asked to.
     Mesh(MeshArgs),
     /// Import what the peers publish: ServiceImports, derived Services, EndpointSlices, conditions.
     Operator(OperatorArgs),
@@ -167,6 +167,34 @@ pub struct MeshArgs {
     /// Lifetime of the leases under which records are written, for instance `15m`; from 25s to 24h.
     #[arg(long, default_value = "15m", value_parser = lease_ttl)]
     pub lease_ttl: Duration,
+    /// Copies of peers.
+    #[command(flatten)]
+    pub reflector: ReflectorArgs,
+}
+
+/// Flags of the part of `tombolo run mesh` that copies what peers publish, named as those of Cilium's kvstoremesh.
+#[derive(Debug, Clone, Args)]
+pub struct ReflectorArgs {
+    /// Directory with one file per peer, named as the peer, in Cilium's format: what these peers publish is copied into this
+    /// cluster's mesh etcd, under cilium/cache. Without it the role only publishes.
+    #[arg(long)]
+    pub clustermesh_config: Option<PathBuf>,
+    /// How long after the start a peer that cannot be reached is waited for before the copies are offered, for instance `15s`.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    pub per_cluster_ready_timeout: Duration,
+    /// How long after the start any peer is waited for before the copies are offered.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub global_ready_timeout: Duration,
+    /// Keep the copy of a peer that was taken out of the directory. Else it is deleted after 3 minutes.
+    #[arg(
+        long,
+        default_value_t = false,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub disable_drain_on_disconnection: bool,
 }
 
 /// Flags of `tombolo run operator`.
@@ -227,6 +255,33 @@ mod tests {
     }
 
     #[test]
+    fn the_flags_of_kvstoremesh_are_those_of_cilium() {
+        let mesh = "tombolo run mesh --cluster-name a --cluster-id 1 --etcd-endpoints http://x";
+        let flags = |more: &str| {
+            let command = parse(&format!("{mesh} {more}")).unwrap().command;
+            let Command::Run(Role::Mesh(args)) = command else {
+                panic!("{command:?}");
+            };
+            args.reflector
+        };
+
+        let (none, all) = (
+            flags(""),
+            flags(
+                "--clustermesh-config /var/lib/cilium/clustermesh --per-cluster-ready-timeout 1s \
+                 --global-ready-timeout 2m --disable-drain-on-disconnection",
+            ),
+        );
+
+        assert_eq!(none.clustermesh_config, None);
+        let times = (none.per_cluster_ready_timeout, none.global_ready_timeout);
+        assert_eq!(times, (Duration::from_secs(15), Duration::from_mins(10)));
+        assert!(!none.disable_drain_on_disconnection && all.disable_drain_on_disconnection);
+        let times = (all.per_cluster_ready_timeout, all.global_ready_timeout);
+        assert_eq!(times, (Duration::from_secs(1), Duration::from_mins(2)));
+    }
+
+    #[test]
     fn bad_flags_say_what_was_expected() {
         let mesh = "tombolo run mesh --cluster-name a --cluster-id 1 --etcd-endpoints http://x";
         let cases = [
@@ -239,6 +294,14 @@ mod tests {
                 "expected a number from 1 to 511",
             ),
             (&format!("{mesh} --lease-ttl 3s"), "expected 25s to 24h"),
+            (
+                &format!("{mesh} --per-cluster-ready-timeout soon"),
+                "expected a duration such as",
+            ),
+            (
+                &format!("{mesh} --disable-drain-on-disconnection=perhaps"),
+                "true, false",
+            ),
             (
                 &format!("{mesh} --lease-ttl soon"),
                 "expected a duration such as",

@@ -18,6 +18,7 @@ use tombolo_core::{
 use super::{
     args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
     components::{Component, run_all, stop_on_signals},
+    reflection::Reflection,
 };
 use crate::{
     cluster::{client, identity},
@@ -77,10 +78,14 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     let (identify, name) = identify(&args.cluster, &client, cancel);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let reflection = Reflection::of(&args, &mut registry)?;
     let health = Health::new(registry);
     let gate = health.gate("published");
+    let store = EtcdStore::new(etcd);
+    let reflect =
+        reflection.map(|part| part.component(&health, name.clone(), store.clone(), cancel.clone()));
     let serve = serve(health, &args.cluster, cancel);
-    let (store, stop) = (EtcdStore::new(etcd), cancel.clone());
+    let stop = cancel.clone();
     let publish = async move {
         let Some(cluster) = name.get(&stop).await else {
             return Ok(());
@@ -98,14 +103,12 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         };
         Ok(Box::pin(publisher::run(client, store, options, stop)).await?)
     };
-    Ok(vec![
-        serve,
-        identify,
-        Component {
-            name: "publisher",
-            run: Box::pin(publish),
-        },
-    ])
+    let publish = Component {
+        name: "publisher",
+        run: Box::pin(publish),
+    };
+    let parts = [serve, identify, publish].into_iter();
+    Ok(parts.chain(reflect).collect())
 }
 
 async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {
@@ -180,11 +183,11 @@ fn follow_peers(
 
 /// The name of this cluster, once it is known.
 #[derive(Clone)]
-struct OwnName(watch::Receiver<Option<Identity>>);
+pub(super) struct OwnName(watch::Receiver<Option<Identity>>);
 
 impl OwnName {
     /// Waits for the name; none when the role stops before it is known.
-    async fn get(&self, cancel: &CancellationToken) -> Option<ClusterName> {
+    pub(super) async fn get(&self, cancel: &CancellationToken) -> Option<ClusterName> {
         let mut known = self.0.clone();
         let found = cancel.run_until_cancelled(known.wait_for(Option::is_some));
         let identity = found.await?.ok()?.clone()?;

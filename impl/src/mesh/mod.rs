@@ -2,10 +2,12 @@
 
 pub mod config_dir;
 pub mod inquiry;
+mod ledger;
 mod peer;
 mod peering;
 pub mod peers;
 pub mod publisher;
+pub mod reflector;
 mod remote_cluster;
 mod reservations;
 mod rows;

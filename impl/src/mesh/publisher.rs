@@ -13,7 +13,6 @@
 //! wait for them, and no keys is then the truth about them.
 
 mod caches;
-mod ledger;
 mod metrics;
 pub mod records;
 mod session;
@@ -37,7 +36,8 @@ use tombolo_core::wire::{
 use tracing::{info, warn};
 
 pub use self::metrics::Metrics;
-use self::{caches::Caches, ledger::Ledger, records::Publishing};
+use self::{caches::Caches, records::Publishing};
+use super::ledger::Ledger;
 use crate::{
     kvstore::{KvStore, LeaseId, lease::Leases},
     queue::{Queue, RETRY_MAX},

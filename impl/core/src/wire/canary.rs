@@ -18,7 +18,12 @@ use crate::names::ClusterName;
 /// ```
 pub fn encode(cluster: &ClusterName, resource: Resource, now: Timestamp) -> (String, Vec<u8>) {
     let key = key::canary_key(cluster, resource, false);
-    (key, seconds(now).into_bytes())
+    (key, value(now))
+}
+
+/// The value of a canary, written at `now`.
+pub fn value(now: Timestamp) -> Vec<u8> {
+    seconds(now).into_bytes()
 }
 
 /// The heartbeat, written at `now`.

@@ -18,6 +18,8 @@ pub const SYNCED: &str = "cilium/synced";
 pub const CLUSTER_CONFIG: &str = "cilium/cluster-config";
 /// Rewritten every minute, so that clients can tell a living store. Cilium's `HeartbeatPath`.
 pub const HEARTBEAT: &str = "cilium/.heartbeat";
+/// Under it, per waiting process: the lock of those who copy peers' state into a store. Cilium's `kvstoremesh-lock`.
+pub const KVSTOREMESH_LOCK: &str = "cilium/kvstoremesh-lock";
 
 /// A stored kind that has a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

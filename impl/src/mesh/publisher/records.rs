@@ -15,6 +15,7 @@ use tombolo_core::{
 };
 
 use crate::cluster::facts;
+pub use crate::mesh::ledger::Record;
 
 /// Largest value that is published, in bytes: etcd's limit holds for the whole request, so room is left for key and framing.
 const VALUE_MAX_BYTES: usize = wire::MAX_VALUE_BYTES - 4 * 1024;
@@ -41,17 +42,6 @@ pub struct Observed {
     pub export: Option<Arc<ServiceExport>>,
     /// The Service's slices.
     pub slices: Vec<Arc<EndpointSlice>>,
-}
-
-/// What should be stored under one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
-    /// This value.
-    Present(Vec<u8>),
-    /// Nothing.
-    Absent,
-    /// That cannot be said: the objects cannot be understood. What is stored stays.
-    Unknown,
 }
 
 /// What should be stored about one name, and what could not be understood on the way.

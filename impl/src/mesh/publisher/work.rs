@@ -8,8 +8,8 @@ use tombolo_core::wire::{
 use tracing::{debug, info, warn};
 
 use super::{
+    super::ledger::Action,
     Keys, Publisher, STORE_RETRY_MAX, State,
-    ledger::Action,
     metrics::KeyKind,
     records::{self, Publishing, Record, Records},
 };

@@ -1,23 +1,33 @@
-//! What the store holds of this cluster's own keys, and what has to be done about one of them. Synchronous.
+//! What the store holds of the keys that a writer calls its own, and what has to be done about one of them. Synchronous.
 //!
 //! Fed by lists, by the watch of the own keys, and by the answers to own writes, in any order: of two reports about one key the
 //! one with the higher revision counts.
 
 use std::collections::BTreeMap;
 
-use super::records::Record;
 use crate::kvstore::{Entry, Event};
 
+/// What should be stored under one key. `V` is a value's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record<V = Vec<u8>> {
+    /// This value.
+    Present(V),
+    /// Nothing.
+    Absent,
+    /// That cannot be said: the objects cannot be understood. What is stored stays.
+    Unknown,
+}
+
 /// The own keys.
-#[derive(Debug, Default)]
-pub(super) struct Ledger {
-    keys: BTreeMap<String, Stored>,
+#[derive(Debug)]
+pub(in crate::mesh) struct Ledger<V = Vec<u8>> {
+    keys: BTreeMap<String, Stored<V>>,
 }
 
 #[derive(Debug)]
-struct Stored {
+struct Stored<V> {
     /// The value; none after a deletion whose event has not arrived yet.
-    value: Option<Vec<u8>>,
+    value: Option<V>,
     revision: i64,
     /// Whether this process wrote it last, so that it hangs on a lease of this process.
     ours: bool,
@@ -25,28 +35,37 @@ struct Stored {
 
 /// What to do about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
+pub(in crate::mesh) enum Action<V = Vec<u8>> {
     /// Nothing: it is as it should be, or nobody knows how it should be.
     Nothing,
     /// Write this.
-    Put(Vec<u8>),
+    Put(V),
     /// Delete it.
     Delete,
 }
 
-impl Ledger {
+impl<V> Default for Ledger<V> {
+    fn default() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+        }
+    }
+}
+
+impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
     /// Replaces everything by a complete list. A key that still is as this process wrote it stays its own.
-    pub(super) fn relist(&mut self, entries: impl IntoIterator<Item = Entry>) {
+    pub(in crate::mesh) fn relist(&mut self, entries: impl IntoIterator<Item = Entry>) {
         let old = std::mem::take(&mut self.keys);
         for entry in entries {
             let before = old.get(&entry.key);
+            let value = V::from(entry.value);
             let ours = before.is_some_and(|stored| {
                 stored.ours
                     && stored.revision == entry.mod_revision
-                    && stored.value.as_ref() == Some(&entry.value)
+                    && stored.value.as_ref() == Some(&value)
             });
             let stored = Stored {
-                value: Some(entry.value),
+                value: Some(value),
                 revision: entry.mod_revision,
                 ours,
             };
@@ -55,7 +74,7 @@ impl Ledger {
     }
 
     /// Takes in an event of the watch; true when it was news.
-    pub(super) fn apply(&mut self, event: Event) -> bool {
+    pub(in crate::mesh) fn apply(&mut self, event: Event) -> bool {
         let known = self
             .keys
             .get(event.key())
@@ -64,7 +83,7 @@ impl Ledger {
         match event {
             Event::Put(entry) if revision > known => {
                 let stored = Stored {
-                    value: Some(entry.value),
+                    value: Some(V::from(entry.value)),
                     revision,
                     ours: false,
                 };
@@ -80,7 +99,7 @@ impl Ledger {
     }
 
     /// This process wrote a key.
-    pub(super) fn written(&mut self, key: &str, value: Vec<u8>, revision: i64) {
+    pub(in crate::mesh) fn written(&mut self, key: &str, value: V, revision: i64) {
         let known = self.keys.get(key).map_or(0, |stored| stored.revision);
         if revision >= known {
             let stored = Stored {
@@ -93,7 +112,7 @@ impl Ledger {
     }
 
     /// This process deleted a key.
-    pub(super) fn deleted(&mut self, key: &str, revision: i64) {
+    pub(in crate::mesh) fn deleted(&mut self, key: &str, revision: i64) {
         if let Some(stored) = self.keys.get_mut(key)
             && revision >= stored.revision
         {
@@ -106,12 +125,12 @@ impl Ledger {
     }
 
     /// A key went with its lease.
-    pub(super) fn forget(&mut self, key: &str) {
+    pub(in crate::mesh) fn forget(&mut self, key: &str) {
         self.keys.remove(key);
     }
 
     /// The keys of a prefix no longer hang on a lease of this process.
-    pub(super) fn disown(&mut self, prefix: &str) {
+    pub(in crate::mesh) fn disown(&mut self, prefix: &str) {
         for (key, stored) in &mut self.keys {
             if key.starts_with(prefix) {
                 stored.ours = false;
@@ -119,8 +138,31 @@ impl Ledger {
         }
     }
 
+    /// A key that an earlier life of this process wrote hangs on a lease that this one has taken over.
+    pub(in crate::mesh) fn adopt(&mut self, key: &str) {
+        if let Some(stored) = self.keys.get_mut(key) {
+            stored.ours = true;
+        }
+    }
+
+    /// The value that the store holds under a key.
+    pub(in crate::mesh) fn value(&self, key: &str) -> Option<&V> {
+        self.keys.get(key)?.value.as_ref()
+    }
+
+    /// The keys of a prefix that the store holds.
+    pub(in crate::mesh) fn keys_under<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let range = self.keys.range(prefix.to_owned()..);
+        let under = range.take_while(move |(key, _)| key.starts_with(prefix));
+        let present = under.filter(|(_, stored)| stored.value.is_some());
+        present.map(|(key, _)| key.as_str())
+    }
+
     /// Every key that the store holds.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::mesh) fn keys(&self) -> impl Iterator<Item = &str> {
         let present = self
             .keys
             .iter()
@@ -129,7 +171,7 @@ impl Ledger {
     }
 
     /// Whether the store holds a key that this process wrote.
-    pub(super) fn holds_ours(&self, key: &str) -> bool {
+    pub(in crate::mesh) fn holds_ours(&self, key: &str) -> bool {
         self.keys
             .get(key)
             .is_some_and(|stored| stored.ours && stored.value.is_some())
@@ -137,7 +179,7 @@ impl Ledger {
 
     /// What to do about a key, given what should be stored under it. What another process wrote, an earlier life of this
     /// one for instance, is taken over by writing it again, also when it is not known yet whether it is right.
-    pub(super) fn decide(&self, key: &str, record: Record) -> Action {
+    pub(in crate::mesh) fn decide(&self, key: &str, record: Record<V>) -> Action<V> {
         let stored = self.keys.get(key);
         let ours = stored.is_some_and(|stored| stored.ours);
         let value = stored.and_then(|stored| stored.value.as_ref());
@@ -199,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_life_wrote_is_taken_over_even_before_it_is_known_to_be_right() {
-        let mut ledger = Ledger::default();
+        let mut ledger: Ledger = Ledger::default();
         ledger.relist([entry("k", "v", 5)]);
 
         assert_eq!(ledger.decide("k", present("v")), Action::Put("v".into()));
@@ -210,7 +252,7 @@ mod tests {
     #[test]
     fn the_echo_of_an_own_write_is_no_news_whichever_comes_first() {
         let mut answered_first = wrote("v", 5);
-        let mut echoed_first = Ledger::default();
+        let mut echoed_first: Ledger = Ledger::default();
 
         assert!(!answered_first.apply(put("v", 5)));
         echoed_first.apply(put("v", 5));

@@ -1,0 +1,153 @@
+//! One look at the store after the other: list the copies, follow them, and begin anew when the store was lost.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::select_all};
+use tokio::time::{MissedTickBehavior, interval};
+use tombolo_core::wire::key;
+use tracing::{info, warn};
+
+use super::{keys::place, writer::Writer};
+use crate::{
+    kvstore::{Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff},
+    queue::RETRY_FIRST,
+};
+
+/// Longest pause between two prolongations of the canaries' lease; so fast is the loss of the store noticed.
+const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
+
+/// Longest pause between attempts to reach the store. Short, since a restarted etcd is back within seconds.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+impl<S: KvStore> Writer<S> {
+    /// Follows the copies for ever.
+    pub(super) async fn follow_store(&self) {
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
+        loop {
+            let ended = self.follow_incarnation(&mut backoff).await;
+            self.reflection.state().listed = false;
+            match ended {
+                Ok(()) => info!("the copies are listed anew"),
+                Err(error) => {
+                    self.failed(&error);
+                    warn!(%error, "cannot follow the copies; trying again");
+                    tokio::time::sleep(backoff.wait()).await;
+                }
+            }
+        }
+    }
+
+    /// Lists, marks what differs, then follows. Ends without error when a new list is needed at once.
+    async fn follow_incarnation(&self, backoff: &mut Backoff) -> Result<(), Error> {
+        let fence = self.fence().await?;
+        let (entries, watches) = self.list_and_watch().await?;
+        self.begin(fence, entries);
+        backoff.reset();
+        let mut batches = select_all(watches);
+        let mut keepalive = interval((self.fence_ttl() / 3).min(KEEPALIVE_MAX));
+        keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.reflection.restart() => return Ok(()),
+                batch = batches.next() => match batch {
+                    Some(batch) => {
+                        if !self.take_in(batch?) {
+                            return Ok(());
+                        }
+                    }
+                    None => return Ok(()),
+                },
+                _ = keepalive.tick() => match self.store.keep_alive(fence).await {
+                    Ok(()) => {}
+                    Err(Error::LeaseNotFound { .. }) => return Ok(()),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The lease that new canaries hang on: the present one if the store still has it, else a new one.
+    async fn fence(&self) -> Result<LeaseId, Error> {
+        let present = self.reflection.state().fence;
+        if let Some(fence) = present {
+            match self.store.keep_alive(fence).await {
+                Ok(()) => return Ok(fence),
+                Err(Error::LeaseNotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.store.grant(self.fence_ttl()).await
+    }
+
+    /// Shorter than the leases of the records, by more than the time between two prolongations, so that canaries go first
+    /// when nobody prolongs.
+    fn fence_ttl(&self) -> Duration {
+        let ttl = self.lease_ttl;
+        let pause = (ttl / 3).min(KEEPALIVE_MAX);
+        ttl.saturating_sub((pause * 3 / 2).max(ttl / 10))
+    }
+
+    async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {
+        let mut entries = Vec::new();
+        let mut watches = Vec::new();
+        for directory in [key::CLUSTER_CONFIG, key::CACHE, key::SYNCED] {
+            let prefix = format!("{directory}/");
+            let listing = self.store.list(&prefix).await?;
+            let scope = Scope::Prefix(prefix);
+            watches.push(self.store.watch(&scope, listing.revision + 1).await?);
+            entries.extend(listing.entries.into_values());
+        }
+        Ok((entries, watches))
+    }
+
+    fn begin(&self, fence: LeaseId, entries: Vec<Entry>) {
+        let mut state = self.reflection.state();
+        let adopted = state.begin(fence, entries);
+        let peers: Vec<_> = state.copies.names().cloned().collect();
+        let waiting = state.backlog.len();
+        drop(state);
+        info!(
+            peers = peers.len(),
+            adopted = adopted.len(),
+            waiting,
+            "listed the copies"
+        );
+        self.leases.adopt(adopted);
+        for peer in peers {
+            self.reflection.steps().add(peer);
+        }
+        self.reflection.wake();
+        self.reflection.progressed();
+    }
+
+    /// Takes in what happened to the copies; what was not done by this process is put right. False when the store has to be
+    /// listed anew.
+    fn take_in(&self, batch: WatchBatch) -> bool {
+        let mut state = self.reflection.state();
+        let mut touched = Vec::new();
+        for event in batch.events {
+            let ours = match &event {
+                Event::Put(entry) => state.is_ours(entry),
+                Event::Delete { .. } => true,
+            };
+            let Some((peer, _)) = place(event.key()).filter(|_| ours) else {
+                continue;
+            };
+            let (key, deleted) = (
+                event.key().to_owned(),
+                matches!(event, Event::Delete { .. }),
+            );
+            if state.ledger.apply(event) {
+                state.listed &= state.news(&key, deleted);
+                touched.push(peer);
+            }
+        }
+        let listed = state.listed;
+        drop(state);
+        for peer in touched {
+            self.reflection.steps().add(peer);
+        }
+        self.reflection.wake();
+        listed
+    }
+}
