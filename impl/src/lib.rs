@@ -1,5 +1,6 @@
 //! Tombolo, the library behind the one binary: the shells around `tombolo-core`.
 
+pub mod certificate;
 pub mod cli;
 pub mod cluster;
 pub mod kvstore;

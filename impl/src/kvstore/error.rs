@@ -1,10 +1,14 @@
 //! Errors of a store: which endpoint, which step, what to check next.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use thiserror::Error;
 
-use super::{LeaseId, config::ConfigError};
+use super::{LeaseId, config::ConfigError, tls_fault::TlsFault};
 
 /// The call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub enum Step {
     LeaseStatus,
     /// Ending a lease.
     Revoke,
+    /// Reading or changing users and roles.
+    Access,
 }
 
 impl fmt::Display for Step {
@@ -44,6 +50,7 @@ impl fmt::Display for Step {
             Self::KeepAlive => "keep lease alive",
             Self::LeaseStatus => "read lease",
             Self::Revoke => "revoke lease",
+            Self::Access => "users and roles",
         })
     }
 }
@@ -78,15 +85,27 @@ pub enum Error {
         /// How long it was waited for.
         after: Duration,
     },
+    /// One side does not accept the other's certificate.
+    #[error("{}{endpoint}: TLS: {fault}", of_file(file))]
+    Tls {
+        /// The client file, named as the peer; empty for URLs of the command line.
+        file: PathBuf,
+        /// The endpoint.
+        endpoint: String,
+        /// Who refuses whom, and why.
+        fault: Box<TlsFault>,
+    },
     /// The client's certificate does not allow the call.
     #[error(
-        "{endpoint}: {step}: not allowed: {detail}; check the client certificate's common name and that user's role in etcd"
+        "{endpoint}: {step}: {user} is not allowed to: {detail}; check that etcd has a user of that name, with the role that Cilium gives it (users.yaml of that cluster for users of peers), or use another certificate"
     )]
     Denied {
         /// The endpoint.
         endpoint: String,
         /// The call.
         step: Step,
+        /// Who called: the certificate's common name, and its file.
+        user: String,
         /// What etcd says.
         detail: String,
     },
@@ -156,6 +175,15 @@ pub enum Error {
     },
 }
 
+/// The client file at the beginning of a message.
+fn of_file(file: &Path) -> String {
+    if file.as_os_str().is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", file.display())
+    }
+}
+
 impl Error {
     /// Short name for metrics and logs.
     pub fn reason(&self) -> &'static str {
@@ -163,6 +191,7 @@ impl Error {
             Self::Config(_) => "ConfigInvalid",
             Self::Unreachable { .. } => "Unreachable",
             Self::TimedOut { .. } => "TimedOut",
+            Self::Tls { .. } => "TlsRefused",
             Self::Denied { .. } => "Denied",
             Self::Compacted { .. } => "Compacted",
             Self::StoreBehind { .. } => "StoreBehind",

@@ -25,6 +25,9 @@ mod stall_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
+pub(crate) mod testing_pki;
+pub mod tls_fault;
+#[cfg(test)]
 mod tls_tests;
 pub mod watch;
 

@@ -100,17 +100,36 @@ impl Subject for Memory {
 pub(crate) struct Etcd {
     dir: TempDir,
     ports: (u16, u16),
-    tls: Vec<OsString>,
+    scheme: &'static str,
+    name: &'static str,
+    arguments: Vec<OsString>,
     child: Option<Child>,
 }
 
 impl Etcd {
     /// Starts an etcd; `tls` are its arguments for TLS, in which case readiness is the caller's business.
     pub(crate) fn launch(tls: Vec<OsString>) -> Self {
+        let scheme = if tls.is_empty() { "http" } else { "https" };
+        Self::new(scheme, "a", tls)
+    }
+
+    /// Starts an etcd with more arguments; readiness is the caller's business.
+    pub(crate) fn launch_with(arguments: &[&str]) -> Self {
+        Self::new("http", "a", arguments.iter().map(Into::into).collect())
+    }
+
+    /// Starts an etcd that is another cluster, with another id; readiness is the caller's business.
+    pub(crate) fn launch_as(name: &'static str) -> Self {
+        Self::new("http", name, Vec::new())
+    }
+
+    fn new(scheme: &'static str, name: &'static str, arguments: Vec<OsString>) -> Self {
         let mut etcd = Self {
             dir: tempfile::tempdir().expect("a temporary directory"),
             ports: free_ports(),
-            tls,
+            scheme,
+            name,
+            arguments,
             child: None,
         };
         etcd.spawn();
@@ -119,8 +138,20 @@ impl Etcd {
 
     /// URL for clients.
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.tls.is_empty() { "http" } else { "https" };
-        format!("{scheme}://127.0.0.1:{}", self.ports.0)
+        format!("{}://127.0.0.1:{}", self.scheme, self.ports.0)
+    }
+
+    /// Kills it and starts it again with its data and the same arguments.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.spawn();
+    }
+
+    /// Kills it and starts it again without its data.
+    pub(crate) fn restart_empty(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.dir.path().join("data")).expect("the data is there");
+        self.spawn();
     }
 
     fn spawn(&mut self) {
@@ -131,7 +162,8 @@ impl Etcd {
         command
             .arg("--data-dir")
             .arg(self.dir.path().join("data"))
-            .args(["--name", "a", "--log-level", "warn", "--unsafe-no-fsync"])
+            .args(["--name", self.name, "--log-level", "warn"])
+            .arg("--unsafe-no-fsync")
             .args([
                 "--listen-client-urls",
                 &client,
@@ -144,8 +176,8 @@ impl Etcd {
                 "--initial-advertise-peer-urls",
                 &peer,
             ])
-            .args(["--initial-cluster", &format!("a={peer}")])
-            .args(&self.tls)
+            .args(["--initial-cluster", &format!("{}={peer}", self.name)])
+            .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);

@@ -1,163 +1,306 @@
-//! TLS against a real etcd, with the client file that Cilium writes.
+//! TLS against a real etcd, with the client file that Cilium writes: every way in which certificates can be wrong is refused with
+//! a message that names the file and the cure, and is over once the files are mended.
 
-use std::{fs, path::Path};
-
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-use tempfile::TempDir;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use super::{
     KvStore,
     config::EtcdConfig,
     etcd::EtcdStore,
-    testing::{Etcd, eventually},
+    testing_pki::{Authority, GOOD, SecureEtcd, replace},
 };
 
-/// An authority that signs servers and clients.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self {
-            issuer: Issuer::new(params, key),
-            pem,
-        }
-    }
-
-    /// Writes `NAME.crt` and `NAME.key` for these host names.
-    fn sign(&self, dir: &Path, name: &str, hosts: &[&str]) {
-        let hosts: Vec<_> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let mut params = CertificateParams::new(hosts).unwrap();
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
-        let key = KeyPair::generate().unwrap();
-        let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-        fs::write(dir.join(format!("{name}.crt")), pem).unwrap();
-        fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).unwrap();
-    }
-}
-
-/// An etcd that takes only clients of its authority, and a directory with its certificates and a client's.
-struct Fixture {
-    dir: TempDir,
-    etcd: Etcd,
-    authority: Authority,
-}
-
-impl Fixture {
-    fn start(server_name: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let authority = Authority::new();
-        fs::write(dir.path().join("ca.crt"), &authority.pem).unwrap();
-        authority.sign(dir.path(), "server", &[server_name]);
-        authority.sign(dir.path(), "client", &[]);
-        let file = |name: &str| dir.path().join(name).into_os_string();
-        let arguments = vec![
-            "--client-cert-auth".into(),
-            "--trusted-ca-file".into(),
-            file("ca.crt"),
-            "--cert-file".into(),
-            file("server.crt"),
-            "--key-file".into(),
-            file("server.key"),
-        ];
-        Self {
-            etcd: Etcd::launch(arguments),
-            dir,
-            authority,
-        }
-    }
-
-    /// A client with the file that Cilium would write for these endpoints.
-    fn store(&self, endpoint: &str, more: &str) -> EtcdStore {
-        let dir = self.dir.path().display();
-        let text = format!(
-            "endpoints:\n- {endpoint}\ntrusted-ca-file: {dir}/ca.crt\nkey-file: {dir}/client.key\ncert-file: {dir}/client.crt\n{more}"
-        );
-        let file = self.dir.path().join("rome");
-        fs::write(&file, text).unwrap();
-        EtcdStore::new(EtcdConfig::read(&file).unwrap())
-    }
-
-    async fn until_connected(store: &EtcdStore) {
-        eventually("a connection over TLS", async || {
-            store.get("a").await.is_ok()
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn certificates_are_read_at_each_connect() {
-    let fixture = Fixture::start("127.0.0.1");
-    let dir = fixture.dir.path();
-    let store = fixture.store(&fixture.etcd.url(), "");
-    Fixture::until_connected(&store).await;
-    let other = fixture.store(&fixture.etcd.url(), "");
-    Authority::new().sign(dir, "client", &[]);
-
-    let refused = other.get("a").await.unwrap_err();
-    fixture.authority.sign(dir, "client", &[]);
-
-    assert_eq!(refused.reason(), "Unreachable", "{refused}");
-    assert!(
-        refused.to_string().starts_with(&fixture.etcd.url()),
-        "{refused}"
+/// A client with the file that Cilium would write for these endpoints, as the user `client`.
+fn store(secure: &SecureEtcd, endpoint: &str, more: &str) -> EtcdStore {
+    let dir = secure.dir.path().display();
+    let text = format!(
+        "endpoints:\n- {endpoint}\ntrusted-ca-file: {dir}/ca.crt\nkey-file: {dir}/client.key\ncert-file: {dir}/client.crt\n{more}"
     );
-    Fixture::until_connected(&other).await;
+    let file = secure.file("rome");
+    fs::write(&file, text).unwrap();
+    EtcdStore::new(EtcdConfig::read(&file).unwrap())
+}
+
+/// An etcd with a client that is connected and one that is not yet, with the same files.
+async fn connected() -> (SecureEtcd, EtcdStore) {
+    let secure = SecureEtcd::start("127.0.0.1");
+    client(&secure, &secure.authority, GOOD);
+    let first = store(&secure, &secure.etcd.url(), "");
+    SecureEtcd::until_connected(&first).await;
+    let second = store(&secure, &secure.etcd.url(), "");
+    (secure, second)
+}
+
+fn client(secure: &SecureEtcd, authority: &Authority, hours: super::testing_pki::Hours) {
+    authority.sign(secure.dir.path(), "client", "remote-paris", &[], hours);
+}
+
+/// What the store says to a call; the client file comes first, since its name is the peer's, unless a TLS file is broken.
+async fn refused(store: &EtcdStore, reason: &str, parts: &[&str]) {
+    for attempt in 0..5 {
+        let error = store.get("a").await.unwrap_err();
+        assert_eq!(error.reason(), reason, "attempt {attempt}: {error}");
+        for part in parts {
+            let text = error.to_string();
+            assert!(text.contains(part), "{part:?} is not in: {text}");
+        }
+    }
+}
+
+/// The store is usable at the next attempt once the files are mended.
+async fn recovers(store: &EtcdStore) {
+    let mended = Instant::now();
+    store.get("a").await.expect("the mended files are read");
+    let took = mended.elapsed();
+    println!("recovered after {took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]
-async fn a_missing_or_broken_file_is_named_with_its_field() {
-    let fixture = Fixture::start("127.0.0.1");
-    let dir = fixture.dir.path();
-    let store = fixture.store(&fixture.etcd.url(), "");
-    let told = async || store.get("a").await.unwrap_err().to_string();
+async fn a_client_of_an_unknown_authority_is_refused_until_it_is_renewed() {
+    let (secure, store) = connected().await;
+    client(&secure, &Authority::new(), GOOD);
 
-    fs::write(dir.join("client.key"), "no key").unwrap();
-    let key = told().await;
-    fs::write(
-        dir.join("client.crt"),
-        "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+    let file = secure.file("client.crt").display().to_string();
+    let parts = [
+        "/rome: https://127.0.0.1",
+        "the server refuses the client certificate",
+        &file,
+        "of remote-paris, signed by mesh authority",
+        "add that authority to those that the server trusts",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+
+    client(&secure, &secure.authority, GOOD);
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn an_expired_or_early_client_certificate_is_named_with_its_date() {
+    let (secure, store) = connected().await;
+
+    client(&secure, &secure.authority, -48..-24);
+    let parts = [
+        "/client.crt of remote-paris expired at 20",
+        "renew the file",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+    client(&secure, &secure.authority, 24..48);
+    let parts = [
+        "/client.crt of remote-paris is not valid before 20",
+        "check the clocks",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+
+    client(&secure, &secure.authority, GOOD);
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn a_server_of_an_unknown_authority_is_refused_until_the_bundle_has_it() {
+    let (secure, store) = connected().await;
+    let other = Authority::new();
+    replace(&secure.file("ca.crt"), &other.pem);
+
+    let parts = [
+        "/rome: https://127.0.0.1",
+        "the server's certificate is signed by none of the authorities",
+        "/ca.crt (trusted-ca-file)",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+
+    replace(&secure.file("ca.crt"), &(other.pem + &secure.authority.pem));
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn an_expired_or_early_server_certificate_is_named_with_its_date() {
+    let (secure, store) = connected().await;
+    let server = |hours| {
+        let dir = secure.dir.path();
+        secure
+            .authority
+            .sign(dir, "server", "etcd", &["127.0.0.1"], hours);
+    };
+
+    // etcd reads its files at each handshake, too.
+    server(-48..-24);
+    let parts = [
+        "/rome: ",
+        "the server's certificate expired at 20",
+        "renew the certificate of that etcd",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+    server(24..48);
+    let parts = [
+        "the server's certificate is not valid before 20",
+        "check the clocks",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+
+    server(GOOD);
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn a_server_of_another_name_is_refused_with_the_names_that_it_has() {
+    let (secure, store) = connected().await;
+    let server = |name| {
+        let dir = secure.dir.path();
+        secure.authority.sign(dir, "server", "etcd", &[name], GOOD);
+    };
+
+    server("oslo.mesh.cilium.io");
+    let parts = [
+        "the server's certificate is for",
+        "oslo.mesh.cilium.io",
+        "not for 127.0.0.1",
+        "cilium-host-aliases",
+    ];
+    refused(&store, "TlsRefused", &parts).await;
+
+    server("127.0.0.1");
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn a_missing_broken_or_foreign_file_is_named_with_its_field() {
+    let (secure, store) = connected().await;
+    let read = |name: &str| fs::read_to_string(secure.file(name)).unwrap();
+    let good = ["client.key", "client.crt", "ca.crt"].map(|name| (name, read(name)));
+    let foreign = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+    let cases = [
+        (
+            "client.key",
+            Some("no key"),
+            "/client.key: key-file: holds no usable key",
+        ),
+        (
+            "client.key",
+            Some(foreign.as_str()),
+            "/client.key: key-file: is not the key of",
+        ),
+        ("client.key", None, "/client.key: key-file: cannot be read"),
+        (
+            "client.crt",
+            Some(broken),
+            "/client.crt: cert-file: holds a broken certificate",
+        ),
+        (
+            "client.crt",
+            Some(""),
+            "/client.crt: cert-file: holds no certificate",
+        ),
+        ("client.crt", None, "/client.crt: cert-file: cannot be read"),
+        (
+            "ca.crt",
+            Some(""),
+            "/ca.crt: trusted-ca-file: holds no certificate",
+        ),
+        ("ca.crt", None, "/ca.crt: trusted-ca-file: cannot be read"),
+    ];
+
+    for (name, text, expected) in cases {
+        match text {
+            Some(text) => replace(&secure.file(name), text),
+            None => fs::remove_file(secure.file(name)).unwrap(),
+        }
+        refused(&store, "ConfigInvalid", &[expected]).await;
+        for (name, text) in &good {
+            replace(&secure.file(name), text);
+        }
+    }
+
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn a_client_without_certificate_is_told_what_the_server_asks_for() {
+    let (secure, _) = connected().await;
+    let mut config = secure.config("client");
+    config.tls.as_mut().unwrap().client = None;
+
+    let parts = [
+        "the server asks for a client certificate",
+        "cert-file and key-file",
+    ];
+    refused(&EtcdStore::new(config), "TlsRefused", &parts).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_without_tls_is_told_as_such() {
+    let (secure, _) = connected().await;
+    let plain = super::testing::Etcd::launch(Vec::new());
+    let open = EtcdStore::new(EtcdConfig::from_urls(&[plain.url()]).unwrap());
+    SecureEtcd::until_connected(&open).await;
+    let endpoint = plain.url().replace("http", "https");
+    let store = store(&secure, &endpoint, "");
+
+    refused(
+        &store,
+        "TlsRefused",
+        &[
+            "/rome: https://127.0.0.1",
+            "check that the endpoint is an etcd with TLS",
+        ],
     )
-    .unwrap();
-    let cert = told().await;
-    fs::remove_file(dir.join("ca.crt")).unwrap();
-    let ca = told().await;
+    .await;
+}
 
-    assert!(
-        key.contains("/client.key: key-file: holds no usable key"),
-        "{key}"
-    );
-    assert!(
-        cert.contains("/client.crt: cert-file: holds a broken certificate"),
-        "{cert}"
-    );
-    assert!(
-        ca.contains("/ca.crt: trusted-ca-file: cannot be read"),
-        "{ca}"
-    );
+#[tokio::test]
+async fn the_authority_is_changed_through_bundles_and_no_client_is_restarted() {
+    let (mut secure, client_store) = connected().await;
+    let (old, new) = (secure.authority.pem.clone(), Authority::new());
+    let both = format!("{old}{}", new.pem);
+    let again = async |secure: &SecureEtcd| {
+        // Another connection, as after any loss.
+        let store = secure.store("client");
+        SecureEtcd::until_connected(&store).await;
+        SecureEtcd::until_connected(&client_store).await;
+    };
+
+    // 1. Everybody trusts both. etcd reads the authorities of its clients when it starts, clients at each connect.
+    replace(&secure.file("ca.crt"), &both);
+    replace(&secure.file("clients.crt"), &both);
+    secure.etcd.restart();
+    again(&secure).await;
+    // 2. Certificates are renewed, in any order.
+    client(&secure, &new, GOOD);
+    again(&secure).await;
+    new.sign(secure.dir.path(), "server", "etcd", &["127.0.0.1"], GOOD);
+    again(&secure).await;
+    // 3. Nobody trusts the old one any more.
+    replace(&secure.file("ca.crt"), &new.pem);
+    replace(&secure.file("clients.crt"), &new.pem);
+    secure.etcd.restart();
+    again(&secure).await;
+
+    client(&secure, &secure.authority, GOOD);
+    let late = secure.store("client");
+    refused(
+        &late,
+        "TlsRefused",
+        &["the server refuses the client certificate"],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_host_alias_is_connected_by_ip_and_checked_by_name() {
-    let fixture = Fixture::start("rome.mesh.cilium.io");
-    let endpoint = fixture
+    let secure = SecureEtcd::start("rome.mesh.cilium.io");
+    client(&secure, &secure.authority, GOOD);
+    let endpoint = secure
         .etcd
         .url()
         .replace("127.0.0.1", "rome.mesh.cilium.io");
     let alias = "cilium-host-aliases:\n- hostname: rome.mesh.cilium.io\n  ips: [127.0.0.1]\n";
 
-    Fixture::until_connected(&fixture.store(&endpoint, alias)).await;
-    let by_ip = fixture.store(&fixture.etcd.url(), "").get("a").await;
+    SecureEtcd::until_connected(&store(&secure, &endpoint, alias)).await;
+    let by_ip = store(&secure, &secure.etcd.url(), "").get("a").await;
 
-    assert_eq!(by_ip.unwrap_err().reason(), "Unreachable");
+    assert_eq!(by_ip.unwrap_err().reason(), "TlsRefused");
 }

@@ -9,6 +9,7 @@ pub(super) fn breaks_connection(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. }
         | Error::TimedOut { .. }
+        | Error::Tls { .. }
         | Error::StoreChanged { .. }
         | Error::StoreBehind { .. } => true,
         Error::Config(_)
@@ -24,6 +25,7 @@ pub(super) fn breaks_connection(error: &Error) -> bool {
 mod code {
     pub(super) const CANCELLED: i32 = 1;
     pub(super) const UNKNOWN: i32 = 2;
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
     pub(super) const DEADLINE_EXCEEDED: i32 = 4;
     pub(super) const NOT_FOUND: i32 = 5;
     pub(super) const PERMISSION_DENIED: i32 = 7;
@@ -34,7 +36,14 @@ mod code {
 }
 
 /// The library's error as one of ours.
-pub(super) fn classify(endpoint: &str, step: Step, error: &etcd_client::Error) -> Error {
+///
+/// `user` is who calls, in words.
+pub(super) fn classify(
+    endpoint: &str,
+    user: &str,
+    step: Step,
+    error: &etcd_client::Error,
+) -> Error {
     let endpoint = endpoint.to_owned();
     let detail = detail_of(error);
     let etcd_client::Error::GRpcStatus(status) = error else {
@@ -48,6 +57,21 @@ pub(super) fn classify(endpoint: &str, step: Step, error: &etcd_client::Error) -
         code::PERMISSION_DENIED | code::UNAUTHENTICATED => Error::Denied {
             endpoint,
             step,
+            user: user.to_owned(),
+            detail,
+        },
+        // etcd's own words about users, which it gives no code of their own.
+        code::UNKNOWN if detail.starts_with("auth: ") => Error::Denied {
+            endpoint,
+            step,
+            user: user.to_owned(),
+            detail,
+        },
+        // Access control is on, and the client showed no certificate.
+        code::INVALID_ARGUMENT if detail.contains("user name is empty") => Error::Denied {
+            endpoint,
+            step,
+            user: user.to_owned(),
             detail,
         },
         code::OUT_OF_RANGE if detail.contains("compacted") => Error::Compacted { endpoint, step },

@@ -21,7 +21,7 @@ mod session;
 mod tls;
 mod watching;
 
-use failure::{classify, for_lease, for_revision};
+use failure::{for_lease, for_revision};
 pub use session::EtcdStore;
 use session::{REQUEST_TIMEOUT, header_of};
 
@@ -126,7 +126,7 @@ impl KvStore for EtcdStore {
                 lease,
             }),
             Ok(Err(error)) => Err(for_lease(
-                classify(&session.endpoint, Step::KeepAlive, &error),
+                session.classify(Step::KeepAlive, &error),
                 Some(lease),
             )),
             Err(_) => Err(Error::TimedOut {

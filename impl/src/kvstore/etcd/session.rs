@@ -10,9 +10,14 @@ use std::{
 };
 
 use etcd_client::{
-    Client, ConnectOptions, DeleteResponse, GetOptions, GetResponse, LeaseGrantResponse,
-    LeaseRevokeResponse, LeaseTimeToLiveResponse, PutResponse, ResponseHeader, TxnResponse,
+    AuthEnableResponse, AuthenticateResponse, Client, ConnectOptions, DeleteResponse, GetOptions,
+    GetResponse, LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, PutResponse,
+    ResponseHeader, RoleAddResponse, RoleGetResponse, RoleGrantPermissionResponse,
+    RoleListResponse, RoleRevokePermissionResponse, TxnResponse, UserAddResponse,
+    UserDeleteResponse, UserGetResponse, UserGrantRoleResponse, UserListResponse,
+    UserRevokeRoleResponse,
 };
+use jiff::Timestamp;
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
@@ -54,7 +59,16 @@ pub(super) struct Session {
     pub(super) client: Client,
     number: u64,
     pub(super) endpoint: Arc<str>,
+    /// Who calls, in words.
+    pub(super) user: Arc<str>,
     pub(super) store_id: u64,
+}
+
+impl Session {
+    /// The client library's error as one of ours.
+    pub(super) fn classify(&self, step: Step, error: &etcd_client::Error) -> Error {
+        classify(&self.endpoint, &self.user, step, error)
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -111,34 +125,47 @@ impl EtcdStore {
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_keep_alive(KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT)
             .with_keep_alive_while_idle(false);
+        let mut loaded = None;
         if let (Some(files), true) = (&self.shared.config.tls, target.url.starts_with("https")) {
-            let mut tls = tls::read(files).await?;
-            if let Some(name) = &target.server_name {
-                tls = tls.domain_name(name);
-            }
-            options = options.with_tls(tls);
+            let files = tls::read(files).await?;
+            options = options.with_tls(files.options(target));
+            loaded = Some(files);
         }
+        let user = tls::user(loaded.as_ref());
         let attempt = async {
             let client = Client::connect([target.url.as_str()], Some(options)).await?;
             let probe = GetOptions::new().with_keys_only();
             let answer = client.kv_client().get(PROBE_KEY, Some(probe)).await?;
             Ok((client, header_of(answer.header())))
         };
-        let (client, (store_id, _)) = match timeout(CONNECT_TIMEOUT, attempt).await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Err(classify(&target.url, Step::Connect, &error)),
-            Err(_) => {
-                return Err(Error::Unreachable {
-                    endpoint: target.url.clone(),
-                    step: Step::Connect,
-                    detail: format!("no answer within {CONNECT_TIMEOUT:?}"),
-                });
+        let outcome = match timeout(CONNECT_TIMEOUT, attempt).await {
+            Ok(Ok(connected)) => Ok(connected),
+            Ok(Err(error)) => Err(classify(&target.url, &user, Step::Connect, &error)),
+            Err(_) => Err(Error::Unreachable {
+                endpoint: target.url.clone(),
+                step: Step::Connect,
+                detail: format!("no answer within {CONNECT_TIMEOUT:?}"),
+            }),
+        };
+        let (client, (store_id, _)) = match (outcome, &loaded) {
+            (Ok(connected), _) => connected,
+            (Err(error @ Error::Unreachable { .. }), Some(loaded)) => {
+                let fault = Box::pin(loaded.diagnose(target, Timestamp::now())).await;
+                let file = self.shared.config.file.clone();
+                let endpoint = target.url.clone();
+                return Err(fault.map_or(error, |fault| Error::Tls {
+                    file,
+                    endpoint,
+                    fault: Box::new(fault),
+                }));
             }
+            (Err(error), _) => return Err(error),
         };
         Ok(Session {
             client,
             number: self.shared.sessions.fetch_add(1, Ordering::Relaxed),
             endpoint: target.url.as_str().into(),
+            user: user.into(),
             store_id,
         })
     }
@@ -169,7 +196,7 @@ impl EtcdStore {
             Ok(Ok(answer)) => {
                 check_store(&session, step, header_of(answer.header())).map(|()| answer)
             }
-            Ok(Err(error)) => Err(classify(&session.endpoint, step, &error)),
+            Ok(Err(error)) => Err(session.classify(step, &error)),
             Err(_) => Err(Error::TimedOut {
                 endpoint: session.endpoint.to_string(),
                 step,
@@ -203,7 +230,20 @@ answers!(
     LeaseGrantResponse,
     LeaseRevokeResponse,
     LeaseTimeToLiveResponse,
-    TxnResponse
+    TxnResponse,
+    AuthEnableResponse,
+    AuthenticateResponse,
+    RoleAddResponse,
+    RoleGetResponse,
+    RoleGrantPermissionResponse,
+    RoleListResponse,
+    RoleRevokePermissionResponse,
+    UserAddResponse,
+    UserDeleteResponse,
+    UserGetResponse,
+    UserGrantRoleResponse,
+    UserListResponse,
+    UserRevokeRoleResponse
 );
 
 /// Cluster id and revision of a header.

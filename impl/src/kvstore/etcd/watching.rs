@@ -14,7 +14,6 @@ use tokio::{sync::Notify, time::timeout};
 use super::{
     super::{Error, Event, Scope, Step, Watch, WatchBatch},
     MESSAGE_MAX, entry,
-    failure::classify,
     session::{EtcdStore, REQUEST_TIMEOUT, Session, check_store, header_of},
 };
 
@@ -90,7 +89,7 @@ async fn create(
     }
     let client = session.client.watch_client();
     let mut client = client.max_decoding_message_size(MESSAGE_MAX);
-    let failed = |error| classify(&session.endpoint, Step::Watch, &error);
+    let failed = |error| session.classify(Step::Watch, &error);
     let watch = client.watch(scope.as_str(), Some(options)).await;
     let mut watch = watch.map_err(failed)?;
     let first = received(session, watch.message().await)?;
@@ -111,7 +110,7 @@ fn received(
             step: Step::Watch,
             detail: "the watch ended".to_owned(),
         }),
-        Err(error) => Err(classify(&session.endpoint, Step::Watch, &error)),
+        Err(error) => Err(session.classify(Step::Watch, &error)),
     }
 }
 
@@ -147,7 +146,7 @@ impl Running {
 
 async fn ask(session: &Session, requests: &mut WatchRequestSender) -> Result<(), Error> {
     match timeout(REQUEST_TIMEOUT, requests.request_progress()).await {
-        Ok(sent) => sent.map_err(|error| classify(&session.endpoint, Step::Watch, &error)),
+        Ok(sent) => sent.map_err(|error| session.classify(Step::Watch, &error)),
         Err(_) => Err(Error::TimedOut {
             endpoint: session.endpoint.to_string(),
             step: Step::Watch,
@@ -181,6 +180,7 @@ fn check_cancelled(session: &Session, response: &WatchResponse) -> Result<(), Er
         return Err(Error::Denied {
             endpoint,
             step,
+            user: session.user.to_string(),
             detail,
         });
     }
