@@ -19,6 +19,8 @@ pub mod mutex;
 #[cfg(test)]
 mod mutex_tests;
 #[cfg(test)]
+mod network_tests;
+#[cfg(test)]
 mod progress_tests;
 #[cfg(test)]
 mod stall_tests;
@@ -26,6 +28,8 @@ mod stall_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod testing_pki;
+#[cfg(test)]
+pub(crate) mod testing_proxy;
 pub mod tls_fault;
 #[cfg(test)]
 mod tls_tests;
