@@ -167,6 +167,17 @@ pub struct MeshArgs {
     /// Lifetime of the leases under which records are written, for instance `15m`; from 25s to 24h.
     #[arg(long, default_value = "15m", value_parser = lease_ttl)]
     pub lease_ttl: Duration,
+    /// Make Cilium's users and roles in this cluster's mesh etcd and let it ask who calls, so that peers only read. Needs
+    /// --etcd-config with the certificate of admin-NAME, and an etcd that runs with --client-cert-auth.
+    #[arg(long, requires = "etcd_config")]
+    pub etcd_access_control: bool,
+    /// Make the etcd users of single peers that the file lists, and delete those that it no longer lists. Includes
+    /// --etcd-access-control.
+    #[arg(long, requires = "etcd_config")]
+    pub cluster_users_enabled: bool,
+    /// File with the etcd users of peers, in Cilium's format; it is followed.
+    #[arg(long, default_value = "/var/lib/cilium/etcd-config/users.yaml")]
+    pub cluster_users_config_path: PathBuf,
     /// Copies of peers.
     #[command(flatten)]
     pub reflector: ReflectorArgs,

@@ -11,7 +11,12 @@ mod roles;
 
 use anyhow::Result;
 
-use crate::{cluster::client, kvstore::config::ConfigError, mesh::config_dir, telemetry::logs};
+use crate::{
+    cluster::client,
+    kvstore::config::ConfigError,
+    mesh::{config_dir, users},
+    telemetry::logs,
+};
 use args::{Cli, Command, Explain};
 
 /// Carries out what the user asked for.
@@ -46,6 +51,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<roles::IdTooLarge>()
             || cause.is::<tombolo_core::identity::Error>()
             || cause.is::<explain_conflict::Error>()
+            || cause.is::<users::Error>()
             || cause.is::<explain_conflict::ManifestError>()
     });
     if input { 2 } else { 1 }

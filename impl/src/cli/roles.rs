@@ -27,6 +27,7 @@ use crate::{
         config_dir,
         peers::{LocalCluster, RemoteState, run_peers},
         publisher::{self, Metrics, records::Publishing},
+        users,
     },
     operator::{
         self, OnReconcile,
@@ -74,6 +75,9 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         Some(file) => EtcdConfig::read(file)?,
         None => EtcdConfig::from_urls(&args.etcd_endpoints)?,
     };
+    if keeps_users(&args) {
+        users::check(&etcd)?;
+    }
     let client = client_of(&args.cluster).await?;
     let (identify, name) = identify(&args.cluster, &client, cancel);
     let mut registry = Registry::default();
@@ -81,6 +85,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     let reflection = Reflection::of(&args, &mut registry)?;
     let health = Health::new(registry);
     let gate = health.gate("published");
+    let (users, allowed) = keep_users(&args, &etcd, name.clone(), &health, cancel);
     let store = EtcdStore::new(etcd);
     let reflect =
         reflection.map(|part| part.component(&health, name.clone(), store.clone(), cancel.clone()));
@@ -107,8 +112,74 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         name: "publisher",
         run: Box::pin(publish),
     };
-    let parts = [serve, identify, publish].into_iter();
-    Ok(parts.chain(reflect).collect())
+    // Nothing is written before etcd asks who reads it.
+    let writers = [publish].into_iter().chain(reflect);
+    let writers = writers.map(|part| once_allowed(part, allowed.clone(), cancel.clone()));
+    Ok([serve, identify]
+        .into_iter()
+        .chain(writers)
+        .chain(users)
+        .collect())
+}
+
+fn keeps_users(args: &MeshArgs) -> bool {
+    args.etcd_access_control || args.cluster_users_enabled
+}
+
+/// The component that keeps users and roles of the mesh etcd, if there is to be one, and what tells when they are there.
+fn keep_users(
+    args: &MeshArgs,
+    etcd: &EtcdConfig,
+    name: OwnName,
+    health: &Health,
+    cancel: &CancellationToken,
+) -> (Option<Component>, watch::Receiver<bool>) {
+    if !keeps_users(args) {
+        return (None, watch::channel(true).1);
+    }
+    let (tell, allowed) = watch::channel(false);
+    let (gate, stop, etcd) = (health.gate("access"), cancel.clone(), etcd.clone());
+    let users_file = args
+        .cluster_users_enabled
+        .then(|| args.cluster_users_config_path.clone());
+    let run = async move {
+        let Some(cluster) = name.get(&stop).await else {
+            return Ok(());
+        };
+        let options = users::Options {
+            cluster,
+            etcd,
+            users_file,
+            gate: Some(gate),
+        };
+        Ok(users::run(options, tell, stop).await?)
+    };
+    let component = Component {
+        name: "users",
+        run: Box::pin(run),
+    };
+    (Some(component), allowed)
+}
+
+/// A part that begins its work once it is allowed to.
+fn once_allowed(
+    part: Component,
+    mut allowed: watch::Receiver<bool>,
+    stop: CancellationToken,
+) -> Component {
+    let Component { name, run } = part;
+    let run = async move {
+        let waited = stop.run_until_cancelled(allowed.wait_for(|allowed| *allowed));
+        if waited.await.is_some_and(|allowed| allowed.is_ok()) {
+            run.await
+        } else {
+            Ok(())
+        }
+    };
+    Component {
+        name,
+        run: Box::pin(run),
+    }
 }
 
 async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {

@@ -13,3 +13,4 @@ mod reservations;
 mod rows;
 mod statuses;
 pub mod tables;
+pub mod users;

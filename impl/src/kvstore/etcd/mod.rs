@@ -15,12 +15,14 @@ use super::{
     Step, Watch,
 };
 
+mod access;
 mod conditional;
 mod failure;
 mod session;
 mod tls;
 mod watching;
 
+pub use access::{Access, AccessChange, Grant, Right};
 use failure::{for_lease, for_revision};
 pub use session::EtcdStore;
 use session::{REQUEST_TIMEOUT, header_of};
