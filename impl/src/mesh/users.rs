@@ -316,3 +316,7 @@ mod tests;
 #[cfg(test)]
 #[path = "users_permissions_tests.rs"]
 mod permissions_tests;
+
+#[cfg(test)]
+#[path = "users_peer_tests.rs"]
+mod peer_tests;
