@@ -72,4 +72,40 @@ mod tests {
             );
         }
     }
+
+    /// How many of the waits of 511 clients of one store fall in each sixteenth of what is possible.
+    fn spread(range: Duration, draw: impl Fn(u64) -> u64) -> [u32; 16] {
+        let mut slots = [0; 16];
+        for client in 0..511 {
+            let wait = Backoff::new(range, range).wait_drawn(draw(client));
+            let part = wait.saturating_sub(range / 2).as_nanos() * 16 / (range / 2).as_nanos();
+            slots[usize::try_from(part).unwrap()] += 1;
+        }
+        slots
+    }
+
+    #[test]
+    fn five_hundred_clients_of_one_store_do_not_come_back_together() {
+        // The finaliser of splitmix64: numbers as a good generator draws them, the same in every run.
+        let draw = |client: u64| {
+            let mixed = (client + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed ^ (mixed >> 27)
+        };
+        for range in [50, 400, 5000] {
+            let slots = spread(Duration::from_millis(range), draw);
+            assert!(
+                slots.iter().all(|count| (12..=60).contains(count)),
+                "{slots:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_numbers_that_are_drawn_spread_clients_over_the_whole_range() {
+        let slots = spread(Duration::from_secs(5), |_| random());
+
+        // An empty sixteenth would come once in 10^13 runs.
+        assert!(slots.iter().all(|count| *count > 0), "{slots:?}");
+    }
 }

@@ -29,6 +29,12 @@ macro_rules! battery {
                 super::$behaviour(<$crate::kvstore::testing::Etcd as $crate::kvstore::testing::Subject>::start().await).await;
             })+
         }
+        mod etcd_behind_a_slow_network {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour(<$crate::kvstore::testing_proxy::SlowEtcd as $crate::kvstore::testing::Subject>::start().await).await;
+            })+
+        }
     };
 }
 

@@ -16,6 +16,12 @@ use tokio::{
     task::JoinSet,
 };
 
+use super::{
+    config::EtcdConfig,
+    etcd::EtcdStore,
+    testing::{Etcd, Subject},
+};
+
 /// What the network does to every connection, from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
@@ -86,6 +92,44 @@ impl Proxy {
     /// How many connections there were.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+/// A real etcd behind a network that is slow and passes everything on in pieces.
+pub(crate) struct SlowEtcd {
+    etcd: Etcd,
+    proxy: Proxy,
+}
+
+impl Subject for SlowEtcd {
+    type Store = EtcdStore;
+
+    async fn start() -> Self {
+        let etcd = Etcd::start().await;
+        let proxy = Proxy::start(etcd.url().trim_start_matches("http://")).await;
+        // No power of two, so that frames are cut everywhere.
+        proxy.set(Network::Slow(7001, Duration::from_micros(300)));
+        Self { etcd, proxy }
+    }
+
+    fn store(&self) -> EtcdStore {
+        EtcdStore::new(EtcdConfig::from_urls(&[self.proxy.url()]).expect("a good URL"))
+    }
+
+    async fn compact(&self) {
+        self.etcd.compact().await;
+    }
+
+    async fn stop(&mut self) {
+        self.etcd.stop().await;
+    }
+
+    async fn resume(&mut self) {
+        self.etcd.resume().await;
+    }
+
+    async fn wipe(&mut self) {
+        self.etcd.wipe().await;
     }
 }
 

@@ -286,5 +286,7 @@ const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
 const _: () = assert!(STORE_RETRY_MAX.as_secs() <= RETRY_MAX.as_secs());
 
 #[cfg(test)]
+mod heartbeat_tests;
+#[cfg(test)]
 #[path = "publisher_tests.rs"]
 mod tests;
