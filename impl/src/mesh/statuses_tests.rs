@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use tombolo_core::peer_status::KindStatus;
 
 use super::*;
