@@ -7,4 +7,5 @@ pub mod kvstore;
 pub mod mesh;
 pub mod operator;
 pub mod queue;
+pub mod status;
 pub mod telemetry;

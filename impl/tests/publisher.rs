@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tombolo::{
     kvstore::{KvStore, config::EtcdConfig, etcd::EtcdStore},
-    mesh::publisher::{self, Metrics, Options, records::Publishing},
+    mesh::publisher::{self, Metrics, Options, View, records::Publishing},
     operator::crds,
 };
 use tombolo_api::v1beta1::ServiceExport;
@@ -45,6 +45,7 @@ impl Running {
             max_connected_clusters: 255,
             lease_ttl: Duration::from_mins(1),
             metrics: Metrics::default(),
+            view: View::default(),
             gate: None,
         };
         let cancel = CancellationToken::new();

@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 use tombolo_core::names::{ClusterId, ClusterName, Namespace, ServiceName};
 
-use super::explain_conflict::{self, ManifestSource};
+use super::{
+    explain_conflict::{self, ManifestSource},
+    status,
+};
 use crate::telemetry::logs::Format;
 
 /// Multi-cluster Services for Kubernetes, compatible with Cilium ClusterMesh.
@@ -35,6 +38,36 @@ pub enum Command {
     /// Explain what the mesh does with a service, and what to change.
     #[command(subcommand)]
     Explain(Explain),
+    /// Tell whether this cluster and its peers are up to date with each other, and what to do when they are not.
+    #[command(after_long_help = status::HELP)]
+    Status(StatusArgs),
+}
+
+/// Flags of `tombolo status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Health address of a role, such as http://127.0.0.1:9879; may be repeated. Without any, all pods with the label
+    /// app.kubernetes.io/name=tombolo are asked through the API server of the kubeconfig.
+    #[arg(long, value_name = "URL")]
+    pub address: Vec<String>,
+    /// Kubeconfig of the cluster; the pod's own account when absent.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig; its current context when absent.
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// How to say it.
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// List all peers, also those with which all is well, when there are more than 20.
+    #[arg(long)]
+    pub all: bool,
+    /// Ask again and again until everything is well.
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to ask at most; 15s by default, with --wait 15m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
 }
 
 /// What can be explained.

@@ -1,6 +1,6 @@
 //! The command line: what a user types and what becomes of it.
 //!
-//! Exit codes: 0 done, 1 failed, 2 bad input (a flag, a file, a kubeconfig).
+//! Exit codes: 0 done, 1 failed, 2 bad input (a flag, a file, a kubeconfig); `tombolo status` has more, see its help.
 
 pub mod args;
 pub mod components;
@@ -8,6 +8,7 @@ pub mod explain_conflict;
 mod reflection;
 mod render;
 mod roles;
+mod status;
 
 use anyhow::Result;
 
@@ -27,6 +28,7 @@ pub fn run(cli: Cli) -> Result<()> {
             Ok(())
         }
         Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Run(role) => {
             logs::install(cli.log_format, &cli.log_level)?;
             #[cfg(feature = "mutants")]
@@ -41,8 +43,11 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// The exit code for an error: 2 when the user's input is at fault, 1 otherwise.
+/// The exit code for an error: 2 when the user's input is at fault, that of a status that is not well, 1 otherwise.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
+    if let Some(not_well) = error.downcast_ref::<status::NotWell>() {
+        return not_well.exit_code();
+    }
     let input = error.chain().any(|cause| {
         cause.is::<logs::Error>()
             || cause.is::<client::Error>()
@@ -53,6 +58,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<explain_conflict::Error>()
             || cause.is::<users::Error>()
             || cause.is::<explain_conflict::ManifestError>()
+            || cause.is::<status::Error>()
     });
     if input { 2 } else { 1 }
 }

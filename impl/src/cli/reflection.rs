@@ -44,6 +44,11 @@ impl Reflection {
         }))
     }
 
+    /// The peers that are copied.
+    pub(super) fn statuses(&self) -> Statuses {
+        self.statuses.clone()
+    }
+
     /// The part, as it runs.
     pub(super) fn component(
         self,

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tombolo_core::{
     identity::{Identity, Stated},
-    names::ClusterName,
+    names::{ClusterId, ClusterName},
 };
 
 use super::{
@@ -25,8 +25,8 @@ use crate::{
     kvstore::{config::EtcdConfig, etcd::EtcdStore},
     mesh::{
         config_dir,
-        peers::{LocalCluster, RemoteState, run_peers},
-        publisher::{self, Metrics, records::Publishing},
+        peers::{LocalCluster, RemoteState, Statuses, run_peers},
+        publisher::{self, Metrics, View, records::Publishing},
         users,
     },
     operator::{
@@ -34,6 +34,10 @@ use crate::{
         apply::{Controller, OnWrite, Verb},
         context::Caches,
         triggers::Queues,
+    },
+    status::{
+        answer::Member,
+        pages::{Source, peer_checks},
     },
     telemetry::health::Health,
 };
@@ -83,12 +87,26 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let reflection = Reflection::of(&args, &mut registry)?;
-    let health = Health::new(registry);
+    let view = View::default();
+    let peers = reflection.as_ref().map(Reflection::statuses);
+    let health = Health::new(registry).with_pulses(view.inquiries().pulses().clone());
+    let health = match &peers {
+        Some(peers) => watched(health, peers),
+        None => health,
+    };
     let gate = health.gate("published");
     let (users, allowed) = keep_users(&args, &etcd, name.clone(), &health, cancel);
     let store = EtcdStore::new(etcd);
+    let shown = Source {
+        role: "mesh",
+        who: name.member(args.cluster.cluster_id),
+        health: health.clone(),
+        peers,
+        store: Some(view.clone()),
+    };
     let reflect =
         reflection.map(|part| part.component(&health, name.clone(), store.clone(), cancel.clone()));
+    let health = shown.shown();
     let serve = serve(health, &args.cluster, cancel);
     let stop = cancel.clone();
     let publish = async move {
@@ -104,6 +122,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
             max_connected_clusters: args.cluster.max_connected_clusters,
             lease_ttl: args.lease_ttl,
             metrics,
+            view,
             gate: Some(gate),
         };
         Ok(Box::pin(publisher::run(client, store, options, stop)).await?)
@@ -120,6 +139,13 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         .chain(writers)
         .chain(users)
         .collect())
+}
+
+/// Health with the deadmen of what follows peers, and a check for each peer.
+fn watched(health: Health, peers: &Statuses) -> Health {
+    health
+        .with_pulses(peers.inquiries().pulses().clone())
+        .with_checks(peer_checks(peers))
 }
 
 fn keeps_users(args: &MeshArgs) -> bool {
@@ -196,8 +222,17 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
     let on_reconcile = count_reconciles(&mut registry);
     let caches = Caches::new();
     operator::metrics::register(&mut registry, &caches);
-    let health = Health::new(registry);
+    let statuses = remote.statuses().clone();
+    let health = watched(Health::new(registry), &statuses);
     let ready = health.gate("controllers");
+    let health = Source {
+        role: "operator",
+        who: name.member(args.cluster.cluster_id),
+        health,
+        peers: Some(statuses),
+        store: None,
+    }
+    .shown();
     let serve = serve(health, &args.cluster, cancel);
     let follow = follow_peers(&args, name.clone(), remote.clone(), cancel.clone());
     let stop = cancel.clone();
@@ -257,6 +292,15 @@ fn follow_peers(
 pub(super) struct OwnName(watch::Receiver<Option<Identity>>);
 
 impl OwnName {
+    /// Who this cluster is, for those who ask.
+    fn member(&self, id: ClusterId) -> Box<dyn Fn() -> Option<Member> + Send + Sync> {
+        let known = self.0.clone();
+        Box::new(move || {
+            let name = known.borrow().as_ref()?.cluster.to_string();
+            Some(Member { name, id: id.get() })
+        })
+    }
+
     /// Waits for the name; none when the role stops before it is known.
     pub(super) async fn get(&self, cancel: &CancellationToken) -> Option<ClusterName> {
         let mut known = self.0.clone();

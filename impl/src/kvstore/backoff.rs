@@ -42,7 +42,7 @@ impl Backoff {
 }
 
 /// A random number, good enough to spread load.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

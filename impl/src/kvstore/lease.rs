@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use super::{Error, KvStore, LeaseId};
 
@@ -33,6 +33,8 @@ pub struct Leases<S> {
 struct Shared {
     held: Mutex<Held>,
     lost: Notify,
+    /// When the store confirmed every lease last.
+    confirmed: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -102,12 +104,18 @@ impl<S: KvStore> Leases<S> {
         }
     }
 
+    /// How many leases are held, and when the store confirmed all of them last.
+    pub fn held(&self) -> (usize, Option<Instant>) {
+        (self.shared.held().keys.len(), *self.shared.confirmed())
+    }
+
     /// The lease that the key hangs on, else one with room, else a new one.
     async fn attach(&self, key: &str) -> Result<LeaseId, Error> {
         if let Some(lease) = self.shared.held().attach(key) {
             return Ok(lease);
         }
         let lease = self.store.grant(self.ttl).await?;
+        self.shared.confirmed().get_or_insert(Instant::now());
         let mut held = self.shared.held();
         held.keys.entry(lease).or_default();
         Ok(held.attach(key).unwrap_or(lease))
@@ -123,6 +131,12 @@ impl<S> Drop for Leases<S> {
 impl Shared {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn confirmed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports the keys of a lease that is gone.
@@ -171,6 +185,7 @@ async fn keep<S: KvStore>(store: S, ttl: Duration, shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(pause).await;
         let leases: Vec<_> = shared.held().keys.keys().copied().collect();
+        let mut confirmed = !leases.is_empty();
         for lease in leases {
             match store.keep_alive(lease).await {
                 Ok(()) => {}
@@ -180,9 +195,13 @@ async fn keep<S: KvStore>(store: S, ttl: Duration, shared: Arc<Shared>) {
                 }
                 Err(error) => {
                     tracing::warn!(%error, reason = error.reason(), "a lease could not be kept alive; trying again");
+                    confirmed = false;
                     break;
                 }
             }
+        }
+        if confirmed {
+            *shared.confirmed() = Some(Instant::now());
         }
     }
 }

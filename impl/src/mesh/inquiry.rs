@@ -28,7 +28,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Longest step of following a peer. Every call to a store is bounded by 10 s and connecting by 4 s for each endpoint, and no step
 /// is more than a few of them.
-const STEP_MAX: Duration = Duration::from_mins(5);
+pub(crate) const STEP_MAX: Duration = Duration::from_mins(5);
 
 /// What a follower watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +99,17 @@ impl Inquiries {
         store: S,
         key: String,
     ) -> Arc<Respondent> {
+        self.register_part(peer, format!("peer/{peer}"), store, key)
+    }
+
+    /// As [`Self::register`], with a name for the deadman.
+    pub(crate) fn register_part<S: KvStore>(
+        &self,
+        peer: &ClusterName,
+        part: String,
+        store: S,
+        key: String,
+    ) -> Arc<Respondent> {
         let head = move || -> BoxFuture<'static, _> {
             let (store, key) = (store.clone(), key.clone());
             Box::pin(async move { store.get(&key).await })
@@ -107,7 +118,7 @@ impl Inquiries {
             asked: Notify::new(),
             progress: watch::Sender::new(Progress::new()),
             head: Box::new(head),
-            pulse: self.pulses.part(format!("peer/{peer}"), STEP_MAX),
+            pulse: self.pulses.part(part, STEP_MAX),
         });
         self.lock().insert(peer.clone(), Arc::clone(&respondent));
         respondent

@@ -16,10 +16,12 @@ mod caches;
 mod metrics;
 pub mod records;
 mod session;
+mod view;
 mod work;
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -35,8 +37,8 @@ use tombolo_core::wire::{
 };
 use tracing::{info, warn};
 
-pub use self::metrics::Metrics;
 use self::{caches::Caches, records::Publishing};
+pub use self::{metrics::Metrics, view::View};
 use super::ledger::Ledger;
 use crate::{
     kvstore::{KvStore, LeaseId, lease::Leases},
@@ -67,6 +69,8 @@ pub struct Options {
     pub lease_ttl: Duration,
     /// Counters, to be registered by the caller.
     pub metrics: Metrics,
+    /// What is seen of the publisher from outside.
+    pub view: View,
     /// Opened when everything that is known is published, closed while the store is away and when stopping.
     pub gate: Option<Gate>,
 }
@@ -86,7 +90,10 @@ pub async fn run(
     options: Options,
     cancel: CancellationToken,
 ) -> Result<(), Error> {
-    let publisher = Publisher::new(store, options);
+    let view = options.view.clone();
+    let publisher = Arc::new(Publisher::new(store, options));
+    let seen: Weak<dyn view::Seen> = Arc::downgrade(&publisher) as _;
+    view.show(seen);
     let watches = Box::pin(publisher.caches.run(client, &publisher.queue));
     tokio::select! {
         () = watches => Err(Error::WatchEnded),
@@ -237,7 +244,7 @@ impl<S: KvStore> Publisher<S> {
             let pause = match self.leases.put(&key, value).await {
                 Ok(_) => HEARTBEAT_INTERVAL,
                 Err(error) => {
-                    self.options.metrics.failed(error.reason());
+                    self.note_failure(error.reason(), &error);
                     warn!(%error, "cannot write the heartbeat; trying again");
                     HEARTBEAT_RETRY
                 }
@@ -262,6 +269,12 @@ impl<S: KvStore> Publisher<S> {
             },
         };
         cluster_config::encode(&self.options.publishing.cluster, &config).1
+    }
+
+    /// Counts a failure, and keeps it for those who ask.
+    fn note_failure(&self, reason: &'static str, error: &impl fmt::Display) {
+        self.options.metrics.failed(reason);
+        self.options.view.failed(reason, error);
     }
 
     fn open_gate(&self, open: bool) {

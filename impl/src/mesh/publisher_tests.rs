@@ -38,6 +38,7 @@ fn options() -> Options {
         max_connected_clusters: 255,
         lease_ttl: Duration::from_secs(10),
         metrics: Metrics::default(),
+        view: View::default(),
         gate: None,
     }
 }

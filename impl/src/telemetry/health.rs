@@ -17,6 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use futures::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -57,7 +58,7 @@ pub struct Health {
     registry: Arc<Registry>,
     gates: Arc<Mutex<BTreeMap<&'static str, bool>>>,
     checks: Vec<Checks>,
-    pulses: Pulses,
+    pulses: Vec<Pulses>,
     routes: Router,
 }
 
@@ -90,7 +91,7 @@ impl Health {
             registry: Arc::new(registry),
             gates: Arc::default(),
             checks: Vec::new(),
-            pulses: Pulses::default(),
+            pulses: Vec::new(),
             routes: Router::new(),
         }
     }
@@ -103,7 +104,7 @@ impl Health {
 
     /// Adds the parts that `/livez` watches over. Their time is counted while this is served.
     pub fn with_pulses(mut self, pulses: Pulses) -> Self {
-        self.pulses = pulses;
+        self.pulses.push(pulses);
         self
     }
 
@@ -145,7 +146,7 @@ impl Health {
 
     /// The checks of `/livez`: the parts that are stuck.
     pub fn liveness(&self) -> Vec<Check> {
-        let stuck = self.pulses.stuck().into_iter().map(|stuck| Check {
+        let stuck = self.pulses.iter().flat_map(Pulses::stuck).map(|stuck| Check {
             name: stuck.part,
             failure: Some(format!(
                 "no step of its work ended within {:?}, and none takes longer than {:?}: it is stuck; restart the process and report the log",
@@ -169,7 +170,7 @@ impl Health {
             .with_graceful_shutdown(async move { cancel.cancelled().await });
         tokio::select! {
             served = serve => served.map_err(Error::Serve),
-            () = pulses.count() => Ok(()),
+            () = count_for_ever(&pulses) => Ok(()),
         }
     }
 
@@ -184,6 +185,11 @@ impl Health {
             .with_state(self)
             .merge(routes)
     }
+}
+
+async fn count_for_ever(pulses: &[Pulses]) {
+    join_all(pulses.iter().map(Pulses::count)).await;
+    std::future::pending().await
 }
 
 fn lock<'a>(

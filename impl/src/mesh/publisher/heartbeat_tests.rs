@@ -18,6 +18,7 @@ async fn the_heartbeat_is_written_at_once_and_every_minute_under_a_lease() {
         max_connected_clusters: 255,
         lease_ttl: Duration::from_mins(15),
         metrics: Metrics::default(),
+        view: View::default(),
         gate: None,
     };
     let publisher = Publisher::new(store.clone(), options);

@@ -6,9 +6,12 @@ use futures::{StreamExt, stream::select_all};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use super::{Publisher, STORE_RETRY_MAX};
+use super::{Publisher, STORE_RETRY_MAX, view::SIGNS};
 use crate::{
-    kvstore::{Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff},
+    kvstore::{
+        Asker, Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff,
+    },
+    mesh::inquiry::Respondent,
     queue::RETRY_FIRST,
 };
 
@@ -19,14 +22,17 @@ impl<S: KvStore> Publisher<S> {
     /// Follows the own keys for ever.
     pub(super) async fn follow_store(&self) {
         let mut backoff = Backoff::new(RETRY_FIRST, STORE_RETRY_MAX);
+        let (view, cluster) = (&self.options.view, &self.options.publishing.cluster);
+        let respondent = view.respondent(cluster, &self.store, &self.keys);
         loop {
-            let ended = self.follow_incarnation(&mut backoff).await;
+            let ended = self.follow_incarnation(&respondent, &mut backoff).await;
+            respondent.end();
             self.state().listed = false;
             self.open_gate(false);
             match ended {
                 Ok(()) => info!("the store was lost; listing it anew"),
                 Err(error) => {
-                    self.options.metrics.failed(error.reason());
+                    self.note_failure(error.reason(), &error);
                     warn!(%error, "cannot follow the own keys; trying again");
                     tokio::time::sleep(backoff.wait()).await;
                 }
@@ -35,25 +41,39 @@ impl<S: KvStore> Publisher<S> {
     }
 
     /// Lists the own keys, marks everything dirty, then follows. Ends without error when a new list is needed at once.
-    async fn follow_incarnation(&self, backoff: &mut Backoff) -> Result<(), Error> {
+    async fn follow_incarnation(
+        &self,
+        respondent: &Respondent,
+        backoff: &mut Backoff,
+    ) -> Result<(), Error> {
+        let work = respondent.pulse.begin();
         let fence = self.fence().await?;
         let (entries, watches) = self.list_and_watch().await?;
         self.begin(fence, entries);
         backoff.reset();
-        let mut batches = select_all(watches);
+        drop(work);
+        let askers: Vec<_> = watches.iter().map(|watch| watch.asker().clone()).collect();
+        let named = SIGNS.into_iter().zip(watches);
+        let mut batches =
+            select_all(named.map(|(sign, watch)| watch.map(move |batch| (sign, batch))));
+        respondent.begin(SIGNS);
         let mut keepalive = interval((self.fence_ttl() / 3).min(KEEPALIVE_MAX));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = self.restart.notified() => return Ok(()),
-                batch = batches.next() => match batch {
-                    Some(batch) => {
-                        if !self.take_in(batch?) {
-                            return Ok(());
-                        }
+                () = respondent.asked() => askers.iter().for_each(Asker::ask),
+                batch = batches.next() => {
+                    let Some((sign, batch)) = batch else {
+                        return Ok(());
+                    };
+                    let batch = batch?;
+                    let delivered = batch.delivered();
+                    if !self.take_in(batch) {
+                        return Ok(());
                     }
-                    None => return Ok(()),
-                },
+                    respondent.took(sign, delivered);
+                }
                 _ = keepalive.tick() => match self.store.keep_alive(fence).await {
                     Ok(()) => {}
                     Err(Error::LeaseNotFound { .. }) => return Ok(()),

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     kvstore::{Error, KvStore, backoff::Backoff},
+    mesh::inquiry::STEP_MAX,
     queue::RETRY_FIRST,
 };
 
@@ -47,16 +48,19 @@ struct Last {
 impl<S: KvStore> Publisher<S> {
     /// One worker: takes dirty names until cancelled, and finishes the one in hand.
     pub(super) async fn work(&self, cancel: &CancellationToken) {
+        let pulses = self.options.view.inquiries().pulses();
+        let pulse = pulses.part("publisher of records", STEP_MAX);
         loop {
             let suffix = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
                 suffix = self.queue.next() => suffix,
             };
+            let _work = pulse.begin();
             match self.publish(&suffix).await {
                 Ok(()) => self.queue.done(&suffix),
                 Err(error) => {
-                    self.options.metrics.failed(error.reason());
+                    self.note_failure(error.reason(), &error);
                     let delay = self.queue.retry(&suffix);
                     warn!(name = suffix, %error, ?delay, "cannot publish; trying again");
                 }
@@ -134,7 +138,7 @@ impl<S: KvStore> Publisher<S> {
                     self.finish.notified().await;
                 }
                 Err(error) => {
-                    self.options.metrics.failed(error.reason());
+                    self.note_failure(error.reason(), &error);
                     warn!(%error, "cannot write configuration or canaries; trying again");
                     tokio::time::sleep(backoff.wait()).await;
                 }
@@ -215,7 +219,7 @@ impl<S: KvStore> Publisher<S> {
 
     /// Whether everything that is known is published. A missing kind of exports holds back no services, and so no
     /// readiness either.
-    fn is_complete(&self, state: &State) -> bool {
+    pub(super) fn is_complete(&self, state: &State) -> bool {
         let stands = |resource| {
             let key = key::canary_key(&self.options.publishing.cluster, resource, false);
             state.ledger.holds_ours(&key)

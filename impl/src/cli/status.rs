@@ -1,0 +1,185 @@
+//! `tombolo status`: whether this cluster knows what its peers export, and its peers what it does.
+//!
+//! Asks the processes, judges by `crate::status::judge`, prints. Reads only. Whatever did not answer, or did not say all, is
+//! unknown; and unknown is never green.
+
+mod gather;
+mod http;
+mod pods;
+mod report;
+mod text;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use hyper::Uri;
+use kube::Client;
+use thiserror::Error;
+
+use self::{gather::Gathered, report::Report};
+use super::{
+    args::{Output, StatusArgs},
+    render,
+};
+use crate::{cluster::client, status::Verdict};
+
+/// How long to ask at most when nothing is waited for. Processes give their stores and peers 3 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long to wait at most with `--wait`, as Cilium's `cilium clustermesh status --wait`.
+const WAIT_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// Longest time for one round of questions while waiting.
+const ROUND_MAX: Duration = Duration::from_secs(15);
+
+/// Pause between two rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What `--help` says beyond the flags.
+pub(super) const HELP: &str = "\
+How far every store is, is read from the store when the question comes, and every reader has to show that it has reached that
+point. What does not answer is unknown, and unknown is never well.
+
+Examples:
+  tombolo status --address http://127.0.0.1:9879
+  tombolo status --kubeconfig ~/.kube/config --context paris
+  tombolo status --wait --timeout 5m -o json
+
+Exit codes:
+  0  well: everything is known and up to date
+  1  failed: no question could be asked
+  2  bad input: a flag, a file, a kubeconfig
+  3  problem: something is wrong and will hardly mend itself
+  4  unknown: some process, peer or store did not say; nothing is known to be wrong
+  5  behind: something is not up to date; nothing is unknown or wrong
+
+JSON (-o json), one object; members are added, never renamed or removed:
+  verdict    Well, Behind, Unknown or Problem
+  summary    the verdict in one sentence
+  processes  [{address, answer, error}]; answer is what the process says at /v1/status, null when it did not answer
+  findings   [{process, level, subject, what, next}], the worst first; level is Notice, Behind, Unknown or Problem, and notices do
+             not count";
+
+/// What the user has to say differently.
+#[derive(Debug, Error)]
+pub(super) enum Error {
+    /// An address is no plain HTTP URL.
+    #[error(
+        "--address {address}: expected http://HOST:PORT, as the process has with --health-address"
+    )]
+    Address {
+        /// What was given.
+        address: String,
+    },
+}
+
+/// Not everything is well.
+#[derive(Debug, Error)]
+#[error("not well: {summary}")]
+pub(super) struct NotWell {
+    verdict: Verdict,
+    summary: String,
+}
+
+impl NotWell {
+    /// The exit code.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self.verdict {
+            Verdict::Well => 0,
+            Verdict::Problem => 3,
+            Verdict::Unknown => 4,
+            Verdict::Behind => 5,
+        }
+    }
+}
+
+/// Asks, judges, prints.
+pub(super) fn run(args: &StatusArgs) -> Result<()> {
+    let addresses = args.address.iter().map(|text| address(text));
+    let addresses: Vec<_> = addresses.collect::<Result<_, _>>()?;
+    // A second installation fails, and that is fine.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let report = runtime.block_on(ask(args, &addresses))?;
+    let answer = match args.output {
+        Output::Text => text::render(&report, style(args)),
+        Output::Json => render::json(&report).context("the answer cannot be written as JSON")?,
+    };
+    io::stdout()
+        .write_all(answer.as_bytes())
+        .context("cannot write to standard output")?;
+    match report.verdict {
+        Verdict::Well => Ok(()),
+        verdict @ (Verdict::Behind | Verdict::Unknown | Verdict::Problem) => Err(NotWell {
+            verdict,
+            summary: report.summary,
+        }
+        .into()),
+    }
+}
+
+fn address(text: &str) -> Result<Uri, Error> {
+    let refused = || Error::Address {
+        address: text.to_owned(),
+    };
+    let uri: Uri = text.parse().map_err(|_| refused())?;
+    let plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
+    if plain && uri.host().is_some_and(|host| !host.is_empty()) {
+        Ok(uri)
+    } else {
+        Err(refused())
+    }
+}
+
+fn style(args: &StatusArgs) -> text::Style {
+    text::Style {
+        all: args.all,
+        colour: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+    }
+}
+
+/// Asks once, or until everything is well or the time is over.
+async fn ask(args: &StatusArgs, addresses: &[Uri]) -> Result<Report> {
+    let client = if addresses.is_empty() {
+        let (file, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
+        Some(client::client(file, context).await?)
+    } else {
+        None
+    };
+    let default = if args.wait {
+        WAIT_TIMEOUT
+    } else {
+        ANSWER_TIMEOUT
+    };
+    let until = Instant::now() + args.timeout.unwrap_or(default);
+    let mut told = String::new();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let report = report::build(round(client.as_ref(), addresses, left.min(ROUND_MAX)).await);
+        let over = until.saturating_duration_since(Instant::now()) <= PAUSE;
+        if report.verdict == Verdict::Well || !args.wait || over {
+            return Ok(report);
+        }
+        if args.output == Output::Text && report.summary != told {
+            eprintln!("waiting: {}", report.summary);
+            told = report.summary;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn round(client: Option<&Client>, addresses: &[Uri], within: Duration) -> Gathered {
+    match client {
+        Some(client) => gather::in_cluster(client, within).await,
+        None => gather::at_addresses(addresses, within).await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What can be seen of the publisher from outside: how far it is, and how it has shown that.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tombolo_core::{names::ClusterName, wire::key::Resource};
+
+use super::{Keys, Publisher};
+use crate::{
+    kvstore::KvStore,
+    mesh::inquiry::{Found, Inquiries, Respondent, Sign},
+    status::answer::{self, Asked, Failures, Lease, OwnStore},
+};
+
+/// A view of the publisher, from before it runs until after it ended. Clones are the same view.
+#[derive(Clone, Default)]
+pub struct View {
+    inquiries: Inquiries,
+    seen: Arc<Mutex<Option<Weak<dyn Seen>>>>,
+    failures: Arc<Mutex<(u64, Option<Failed>)>>,
+}
+
+/// The last failure.
+struct Failed {
+    reason: &'static str,
+    message: String,
+    at: Instant,
+}
+
+/// A running publisher.
+pub(super) trait Seen: Send + Sync {
+    /// What it has done so far.
+    fn look(&self, asked: Asked, failures: Failures) -> OwnStore;
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+impl View {
+    /// The deadmen of the publisher's parts are among these.
+    pub fn inquiries(&self) -> &Inquiries {
+        &self.inquiries
+    }
+
+    /// Asks the store and the publisher; none when it does not run. Takes at most `bound`.
+    pub async fn ask(&self, bound: Duration) -> Option<OwnStore> {
+        let (_, found): (_, Found) = self.inquiries.ask_all(bound).await.pop_first()?;
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = seen.as_ref().and_then(Weak::upgrade)?;
+        Some(seen.look(Asked::of(&found), self.failures()))
+    }
+
+    /// A publisher begins.
+    pub(super) fn show(&self, publisher: Weak<dyn Seen>) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(publisher);
+    }
+
+    /// The publisher can be asked how far it is.
+    pub(super) fn respondent<S: KvStore>(
+        &self,
+        cluster: &ClusterName,
+        store: &S,
+        keys: &Keys,
+    ) -> Arc<Respondent> {
+        let name = "publisher of the own store";
+        self.inquiries
+            .register_part(cluster, name.to_owned(), store.clone(), keys.config.clone())
+    }
+
+    /// Something failed.
+    pub(super) fn failed(&self, reason: &'static str, error: &impl fmt::Display) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.0 += 1;
+        failures.1 = Some(Failed {
+            reason,
+            message: error.to_string(),
+            at: Instant::now(),
+        });
+    }
+
+    fn failures(&self) -> Failures {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = failures.1.as_ref().map(|last| answer::Failure {
+            reason: last.reason.to_owned(),
+            message: last.message.clone(),
+            seconds_ago: last.at.elapsed().as_secs_f64(),
+        });
+        Failures {
+            count: failures.0,
+            last,
+        }
+    }
+}
+
+impl<S: KvStore> Seen for Publisher<S> {
+    fn look(&self, asked: Asked, failures: Failures) -> OwnStore {
+        let waiting = self.queue.len();
+        let (held, confirmed) = self.leases.held();
+        let state = self.state();
+        let count = |prefix: &str| {
+            let keys = state.ledger.keys().filter(|key| key.starts_with(prefix));
+            u64::try_from(keys.count()).unwrap_or(u64::MAX)
+        };
+        let keys = [
+            ("services", &self.keys.services),
+            ("serviceexports", &self.keys.exports),
+            ("canaries", &self.keys.canaries),
+            ("cluster-config", &self.keys.config),
+        ];
+        OwnStore {
+            endpoints: self.store.endpoint(),
+            asked,
+            published: self.is_complete(&state),
+            keys: keys
+                .map(|(kind, prefix)| answer::Keys {
+                    kind: kind.to_owned(),
+                    count: count(prefix),
+                })
+                .into(),
+            waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
+            lease: Lease {
+                ttl_seconds: self.options.lease_ttl.as_secs(),
+                held: u64::try_from(held).unwrap_or(u64::MAX),
+                confirmed_seconds_ago: confirmed.map(|at| at.elapsed().as_secs_f64()),
+            },
+            failures,
+        }
+    }
+}
+
+/// What the publisher watches of the own keys.
+pub(super) const SIGNS: [Sign; 4] = [
+    Sign::Records(Resource::Services),
+    Sign::Records(Resource::ServiceExports),
+    Sign::Canaries,
+    Sign::Config,
+];
