@@ -55,6 +55,7 @@ struct Here<S> {
 }
 
 struct Running {
+    reflection: Reflection,
     cancel: CancellationToken,
     statuses: Statuses,
     health: Health,
@@ -113,6 +114,7 @@ impl<S: KvStore> Here<S> {
         let follow = join_all(peers.iter().map(follow));
         configure(&statuses, peers.iter().map(|(name, _)| *name));
         let (store, stop) = (self.store.clone(), cancel.clone());
+        let arrived = reflection.clone();
         let task = tokio::spawn(async move {
             let times = Times {
                 lock_ttl: Duration::from_secs(2),
@@ -130,6 +132,7 @@ impl<S: KvStore> Here<S> {
             lock.release().await.map_err(Error::LockLost)
         });
         self.running = Some(Running {
+            reflection: arrived,
             cancel,
             statuses,
             health,

@@ -1,11 +1,15 @@
 //! From a peer's store into this cluster's.
 
-use tombolo_core::wire::key::Resource;
+use jiff::SignedDuration;
+use tombolo_core::{evidence::Evidence, wire::key::Resource};
 
 use super::*;
 use crate::{
     kvstore::testing::{Subject, battery},
-    mesh::{peers::PeerState, remote_cluster::testkit::Follower},
+    mesh::{
+        peers::PeerState,
+        remote_cluster::{Records as _, testkit::Follower},
+    },
 };
 
 battery![
@@ -18,6 +22,7 @@ battery![
     what_others_do_to_the_copies_is_put_right,
     copies_whose_lease_is_gone_are_written_again_and_then_vouched_for_again,
     peers_are_copied_side_by_side,
+    of_a_peer_that_expired_nodes_and_identities_stay,
     a_peer_that_is_a_copy_itself_is_copied_from_there,
     a_reader_of_the_copies_sees_what_the_peer_says_and_nothing_else,
 ];
@@ -362,6 +367,47 @@ async fn peers_are_copied_side_by_side<S: Subject>(subject: S) {
     ])
     .await;
     assert!(here.is_ready());
+}
+
+async fn of_a_peer_that_expired_nodes_and_identities_stay<S: Subject>(subject: S) {
+    let rome = peer("rome", &["web"]).await;
+    rome.service("db", true).await;
+    for key in [
+        "identities/v1/id/131073",
+        "ip/v1/default/10.1.0.7",
+        "nodes/v1/rome/n1",
+    ] {
+        rome.put(&format!("cilium/state/{key}"), b"?".to_vec())
+            .await;
+    }
+    let mut here = Here::new(subject.store());
+    here.start(&[("rome", rome.store.clone())]);
+    here.until_ready().await;
+    let before = here.everything().await;
+
+    // As its follower says once the cache time-to-live is over.
+    let kinds = [
+        Resource::Services,
+        Resource::ServiceExports,
+        Resource::EndpointSlices,
+    ];
+    let age = SignedDuration::from_mins(5);
+    let reflection = &here.running().reflection;
+    reflection.drain(&name("rome"), &kinds, Evidence::Expired { age });
+    here.until_records(&[
+        "identities/v1/rome/id/131073",
+        "ip/v1/rome/10.1.0.7",
+        "nodes/v1/rome/n1",
+    ])
+    .await;
+
+    let mut expected = before;
+    expected.retain(|key, _| !key.contains("/shop/"));
+    assert_eq!(
+        here.everything().await,
+        expected,
+        "canaries stand: readers take it for deleted"
+    );
 }
 
 async fn a_peer_that_is_a_copy_itself_is_copied_from_there<S: Subject>(subject: S) {
