@@ -190,7 +190,7 @@ fn read_ports_by_address(
 fn read_port(
     field: &'static str,
     name: &str,
-    value: &Json,
+    value: &Json<'_>,
 ) -> Result<Result<(PortName, L4Port), Error>, Error> {
     let members = value.members(field)?;
     let protocol = members.text("Protocol")?;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{MAX_VALUE_BYTES, endpoint_slice::MAX_MESSAGE_BYTES};
+use super::{MAX_DEPTH, MAX_VALUE_BYTES, endpoint_slice::MAX_MESSAGE_BYTES};
 use crate::{names::InvalidName, service::IpFamily};
 
 /// Why a record was refused, or a part of it dropped. Texts up to the size are those of Cilium.
@@ -129,6 +129,9 @@ pub enum Error {
     /// What is in the frame is no message of protobuf.
     #[error("the value is not a protobuf message: {0}")]
     Message(String),
+    /// The value is nested deeper than [`MAX_DEPTH`].
+    #[error("the value is nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
     /// The value is not UTF-8.
     #[error("the value is not UTF-8 text")]
     Encoding,
@@ -178,6 +181,7 @@ impl Error {
             Self::Message(_) => "InvalidMessage",
             Self::TooMany { .. } => "TooMany",
             Self::Syntax(_) => "InvalidJson",
+            Self::TooDeep => "TooDeep",
             Self::Encoding => "InvalidText",
             Self::Type { .. } => "WrongType",
             Self::Rule { .. } => "BreaksRule",

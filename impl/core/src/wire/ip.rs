@@ -168,7 +168,11 @@ fn read_mask(record: Members<'_>, ip: IpAddr) -> Result<Option<u8>, Error> {
 }
 
 /// The length of the prefix that a mask in base64 stands for. It has to fit its address.
-pub(super) fn prefix_length(value: &Json, field: &'static str, ip: IpAddr) -> Result<u8, Error> {
+pub(super) fn prefix_length(
+    value: &Json<'_>,
+    field: &'static str,
+    ip: IpAddr,
+) -> Result<u8, Error> {
     let text = value.text(field)?;
     let max: u8 = if ip.is_ipv4() { 32 } else { 128 };
     BASE64

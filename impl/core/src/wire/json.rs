@@ -1,29 +1,32 @@
 //! JSON as Go's `encoding/json` reads it: member names match in any case of letters, unknown members are ignored, `null`
 //! counts as missing, and of two members with one name the later wins.
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
 };
 
 use super::{Error, MAX_ENTRIES, MAX_VALUE_BYTES, clip};
 
-/// A JSON value; members of objects in the order in which they were written.
+/// A JSON value; members of objects in the order in which they were written. Texts without escapes are those of the input:
+/// most of a record is such texts, and copying them takes longer than all else.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Json {
+pub(super) enum Json<'a> {
     Null,
     Bool(bool),
     Integer(i64),
     /// A number that no member of ours can have.
     OtherNumber,
-    Text(String),
-    List(Vec<Json>),
-    Object(Vec<(String, Json)>),
+    Text(Cow<'a, str>),
+    List(Vec<Json<'a>>),
+    Object(Vec<Member<'a>>),
 }
 
-impl<'de> Deserialize<'de> for Json {
+type Member<'a> = (Cow<'a, str>, Json<'a>);
+
+impl<'de> Deserialize<'de> for Json<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JsonVisitor)
     }
@@ -32,41 +35,41 @@ impl<'de> Deserialize<'de> for Json {
 struct JsonVisitor;
 
 impl<'de> Visitor<'de> for JsonVisitor {
-    type Value = Json;
+    type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Json, E> {
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Json::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
         Ok(Json::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
         Ok(Json::Integer(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
         Ok(i64::try_from(value).map_or(Json::OtherNumber, Json::Integer))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
         Ok(Json::OtherNumber)
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Text(value.to_owned()))
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(Json::Text(Cow::Borrowed(value)))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(Json::Text(value))
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Json::Text(Cow::Owned(value.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Json, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = access.next_element()? {
             items.push(item);
@@ -74,28 +77,39 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(Json::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some(member) = access.next_entry()? {
-            members.push(member);
+        while let Some((name, value)) = access.next_entry()? {
+            // Names are texts.
+            let Json::Text(name) = name else {
+                return Err(A::Error::custom("expected the name of a member"));
+            };
+            members.push((name, value));
         }
         Ok(Json::Object(members))
     }
 }
 
-/// Parses a value of at most [`MAX_VALUE_BYTES`]. Nesting is bounded by the parser (128 levels).
-pub(super) fn parse(bytes: &[u8]) -> Result<Json, Error> {
+/// Parses a value of at most [`MAX_VALUE_BYTES`], nested at most [`super::MAX_DEPTH`] levels.
+pub(super) fn parse(bytes: &[u8]) -> Result<Json<'_>, Error> {
     if bytes.len() > MAX_VALUE_BYTES {
         return Err(Error::TooLarge { size: bytes.len() });
     }
-    serde_json::from_slice(bytes).map_err(|error| Error::Syntax(clip(&error.to_string())))
+    let text = str::from_utf8(bytes).map_err(|_| Error::Encoding)?;
+    serde_json::from_str(text).map_err(|error| {
+        let error = error.to_string();
+        if error.starts_with("recursion limit exceeded") {
+            return Error::TooDeep;
+        }
+        Error::Syntax(clip(&error))
+    })
 }
 
 /// The members of an object.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Members<'a>(&'a [(String, Json)]);
+pub(super) struct Members<'a>(&'a [Member<'a>]);
 
-impl Json {
+impl Json<'_> {
     /// The members of an object; `null` and an empty list count as an empty one.
     pub(super) fn members(&self, field: &'static str) -> Result<Members<'_>, Error> {
         match self {
@@ -129,7 +143,7 @@ impl Json {
         }
     }
 
-    fn list(&self, field: &'static str) -> Result<&[Json], Error> {
+    fn list(&self, field: &'static str) -> Result<&[Json<'_>], Error> {
         match self {
             Self::List(items) => Ok(items),
             Self::Null => Ok(&[]),
@@ -148,8 +162,8 @@ impl Json {
 
 impl<'a> Members<'a> {
     /// Names and values as written, for maps.
-    pub(super) fn iter(self) -> impl Iterator<Item = (&'a str, &'a Json)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    pub(super) fn iter(self) -> impl Iterator<Item = (&'a str, &'a Json<'a>)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
 
     /// Refuses a map with more than `max` entries.
@@ -158,17 +172,17 @@ impl<'a> Members<'a> {
     }
 
     /// The member with this name in any case of letters, unless it is missing or `null`.
-    pub(super) fn get(self, name: &str) -> Option<&'a Json> {
+    pub(super) fn get(self, name: &str) -> Option<&'a Json<'a>> {
         self.last(|candidate| same_name(candidate, name))
     }
 
     /// The member with exactly this name.
-    pub(super) fn get_exact(self, name: &str) -> Option<&'a Json> {
+    pub(super) fn get_exact(self, name: &str) -> Option<&'a Json<'a>> {
         self.last(|candidate| candidate == name)
     }
 
     /// The member with this name in any case of letters but that of `other`, which is a member of its own.
-    pub(super) fn get_other_than(self, name: &str, other: &str) -> Option<&'a Json> {
+    pub(super) fn get_other_than(self, name: &str, other: &str) -> Option<&'a Json<'a>> {
         self.last(|candidate| candidate != other && same_name(candidate, name))
     }
 
@@ -224,7 +238,7 @@ impl<'a> Members<'a> {
     }
 
     /// A list of at most `max` items; empty when missing.
-    pub(super) fn list(self, name: &'static str, max: usize) -> Result<&'a [Json], Error> {
+    pub(super) fn list(self, name: &'static str, max: usize) -> Result<&'a [Json<'a>], Error> {
         let items = self
             .get(name)
             .map_or(Ok(&[][..]), |value| value.list(name))?;
@@ -237,7 +251,7 @@ impl<'a> Members<'a> {
             .map_or(Ok(Members(&[])), |value| value.members(name))
     }
 
-    fn last(self, matches: impl Fn(&str) -> bool) -> Option<&'a Json> {
+    fn last(self, matches: impl Fn(&str) -> bool) -> Option<&'a Json<'a>> {
         let (_, value) = self.0.iter().rev().find(|(name, _)| matches(name))?;
         (*value != Json::Null).then_some(value)
     }
@@ -245,7 +259,7 @@ impl<'a> Members<'a> {
 
 /// A map of texts with at most [`MAX_ENTRIES`] entries.
 pub(super) fn text_map(
-    value: Option<&Json>,
+    value: Option<&Json<'_>>,
     field: &'static str,
 ) -> Result<BTreeMap<String, String>, Error> {
     let Some(value) = value else {
@@ -267,6 +281,9 @@ fn bounded(count: usize, max: usize, field: &'static str) -> Result<(), Error> {
 
 /// Go compares member names by simple case folding: ASCII letters, and the two other characters that fold to one.
 fn same_name(one: &str, other: &str) -> bool {
+    if one.is_ascii() {
+        return one.eq_ignore_ascii_case(other);
+    }
     let folded = |char| match char {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
@@ -278,6 +295,7 @@ fn same_name(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::MAX_DEPTH;
 
     fn number(text: &str) -> Result<Option<i64>, Error> {
         let json = parse(text.as_bytes())?;
@@ -306,7 +324,20 @@ mod tests {
         let deep = "[".repeat(100_000);
 
         assert_eq!(parse(&large).unwrap_err().reason(), "TooLarge");
-        assert_eq!(parse(deep.as_bytes()).unwrap_err().reason(), "InvalidJson");
+        assert_eq!(parse(deep.as_bytes()), Err(Error::TooDeep));
+        let levels = |count| ["[".repeat(count), "]".repeat(count)].concat();
+        assert!(parse(levels(MAX_DEPTH).as_bytes()).is_ok());
+        assert_eq!(parse(levels(MAX_DEPTH + 1).as_bytes()), Err(Error::TooDeep));
+    }
+
+    #[test]
+    fn names_and_texts_may_have_escapes_and_letters_that_fold() {
+        let json = parse("{\"\\u0070ort\":1,\"pa\u{17f}t\":\"\\u003cb\"}".as_bytes()).unwrap();
+        let members = json.members("value").unwrap();
+
+        assert_eq!(members.integer("port"), Ok(Some(1)));
+        assert_eq!(members.text("past"), Ok("<b"));
+        assert_eq!(parse(b"\"\xff\""), Err(Error::Encoding));
     }
 
     #[test]
@@ -314,7 +345,8 @@ mod tests {
         let members: Vec<_> = (0..=MAX_ENTRIES)
             .map(|index| format!("\"k{index}\":\"\""))
             .collect();
-        let json = parse(format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
+        let text = format!("{{{}}}", members.join(","));
+        let json = parse(text.as_bytes()).unwrap();
 
         let error = text_map(Some(&json), "labels").unwrap_err();
 

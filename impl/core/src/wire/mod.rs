@@ -39,6 +39,9 @@ pub const MAX_ADDRESSES: usize = 32_768;
 /// Most labels, annotations or selector entries of one record.
 pub const MAX_ENTRIES: usize = 4_096;
 
+/// Deepest nesting of JSON that is read. The parser's own limit; no record has more than five levels.
+pub const MAX_DEPTH: usize = 127;
+
 /// Checks that a record carries the id that its cluster announced.
 fn check_cluster_id(got: ClusterId, expected: ClusterId) -> Result<(), Error> {
     if got == expected {

@@ -219,7 +219,7 @@ pub fn check_cluster_id(node: &Node, expected: ClusterId) -> Result<(), Error> {
     super::check_cluster_id(node.cluster_id, expected)
 }
 
-fn read_address(value: &Json) -> Result<NodeAddress, Error> {
+fn read_address(value: &Json<'_>) -> Result<NodeAddress, Error> {
     let members = value.members("IPAddresses")?;
     Ok(NodeAddress {
         kind: members.text("Type")?.to_owned(),
@@ -235,7 +235,7 @@ fn read_networks(record: Members<'_>, field: &'static str) -> Result<Vec<IpNet>,
 }
 
 /// A network: an object of address and mask, as all versions so far write it, or a text, as later ones will.
-fn read_network(value: Option<&Json>, field: &'static str) -> Result<Option<IpNet>, Error> {
+fn read_network(value: Option<&Json<'_>>, field: &'static str) -> Result<Option<IpNet>, Error> {
     match value {
         None | Some(Json::Null) => Ok(None),
         Some(Json::Text(text)) if text.is_empty() => Ok(None),

@@ -288,7 +288,7 @@ fn read_families(record: Members<'_>) -> Result<Vec<IpFamily>, Error> {
     }
 }
 
-fn read_port(value: &Json) -> Result<ServicePort, Error> {
+fn read_port(value: &Json<'_>) -> Result<ServicePort, Error> {
     let port = value.members("ports")?;
     let protocol = match port.text("protocol")? {
         "" => Protocol::Tcp,
