@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets demo test lint conformance mutants bench latency doc ci clean
+.PHONY: help setup assets demo test lint conformance mutants bench fuzz latency doc ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,12 +35,23 @@ mutants: setup assets ## wrong implementations, each of which the conformance su
 
 lint: setup ## format, clippy, documentation; warnings are errors
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
 	cargo clippy --quiet -p tombolo-core -p tombolo --features tombolo/mutants --lib --bins -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --workspace --no-deps
 
 bench: setup ## every criterion bench; BENCH_FLAGS=--quick for a short run
 	cargo bench --quiet -p tombolo-benches -- --noplot $(BENCH_FLAGS)
+
+FUZZ_TARGETS = cluster_config cluster_service service_export endpoint_slice endpoint_slice_message identity ip node
+
+fuzz: setup ## the decoders on damaged records; RUNS per target, TARGETS="node ip" for some
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: run 'cargo install cargo-fuzz'" >&2; exit 2; }
+	@cd fuzz && cargo run --quiet --example seed ../impl/core/fixtures corpus
+	@cd fuzz && for target in $(or $(TARGETS),$(FUZZ_TARGETS)); do \
+		RUSTC_BOOTSTRAP=1 cargo fuzz run $(or $(FUZZ_FLAGS),--sanitizer=none) "$$target" -- \
+			-runs=$(or $(RUNS),100000) -max_len=8192 -print_final_stats=1; \
+	done
 
 latency: setup assets ## export to import and endpoint to slice between two clusters, release build
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet --release -p tombolo-e2e --bin latency

@@ -38,7 +38,7 @@ fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 fn rust_files() -> Vec<PathBuf> {
-    ["impl", "conformance", "e2e", "benches"]
+    ["impl", "conformance", "e2e", "benches", "fuzz"]
         .iter()
         .flat_map(|top| files(top, "rs"))
         .collect()
@@ -110,6 +110,7 @@ fn every_path_that_a_document_names_exists() {
         "docs/",
         "tools/",
         "examples/",
+        "fuzz/",
         ".ci/",
     ];
     let mut missing = BTreeSet::new();

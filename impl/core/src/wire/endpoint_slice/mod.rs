@@ -186,6 +186,11 @@ pub fn decode(
     })
 }
 
+/// A value with this message, which need not be one.
+pub fn pack(message: &[u8]) -> Vec<u8> {
+    frame::pack(message)
+}
+
 /// The message in a value, not yet read: what has to be equal for two values to say the same.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     frame::unpack(bytes)
