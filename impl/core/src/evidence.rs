@@ -21,6 +21,11 @@ pub enum Evidence {
         /// How long.
         age: SignedDuration,
     },
+    /// The peer withdrew the capability to publish records of this kind, and has not taken that back for long enough.
+    CapabilityWithdrawn {
+        /// How long ago.
+        age: SignedDuration,
+    },
     /// The peer was taken out of this cluster's configuration.
     PeerRemoved,
     /// The peer came back with another numeric id: it is another cluster.
@@ -34,6 +39,7 @@ impl Evidence {
             Self::KeyDeleted { .. } => "KeyDeleted",
             Self::AbsentFrom(_) => "AbsentFromList",
             Self::Expired { .. } => "Expired",
+            Self::CapabilityWithdrawn { .. } => "CapabilityWithdrawn",
             Self::PeerRemoved => "PeerRemoved",
             Self::PeerIdChanged => "PeerIdChanged",
         }

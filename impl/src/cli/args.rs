@@ -8,6 +8,7 @@ use tombolo_core::names::{ClusterId, ClusterName, Namespace, ServiceName};
 
 use super::{
     explain_conflict::{self, ManifestSource},
+    peer_args::PeerArgs,
     status,
 };
 use crate::telemetry::logs::Format;
@@ -28,6 +29,10 @@ pub struct Cli {
 }
 
 /// The subcommands.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, made when the process begins"
+)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one role of Tombolo until it is told to stop.
@@ -214,6 +219,9 @@ pub struct MeshArgs {
     /// Copies of peers.
     #[command(flatten)]
     pub reflector: ReflectorArgs,
+    /// The peers that are copied.
+    #[command(flatten)]
+    pub peers: PeerArgs,
 }
 
 /// Flags of the part of `tombolo run mesh` that copies what peers publish, named as those of Cilium's kvstoremesh.
@@ -250,13 +258,16 @@ pub struct OperatorArgs {
     /// Directory with one file per peer, named as the peer, in Cilium's format.
     #[arg(long)]
     pub clustermesh_config: PathBuf,
+    /// The peers.
+    #[command(flatten)]
+    pub peers: PeerArgs,
     /// Install and upgrade the CRDs at the start; they are never downgraded.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub install_crds: bool,
 }
 
 /// Parses `15m`, `90s`, `1h 30m`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = "expected a duration such as 90s, 15m or 1h";
     let signed: SignedDuration = text
         .parse()

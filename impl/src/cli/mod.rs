@@ -5,6 +5,7 @@
 pub mod args;
 pub mod components;
 pub mod explain_conflict;
+mod peer_args;
 mod reflection;
 mod render;
 mod roles;

@@ -66,6 +66,7 @@ impl Reflection {
                 cluster,
                 lease_ttl,
                 reflector: flags,
+                peers,
                 ..
             } = self.args;
             let local = LocalCluster {
@@ -76,6 +77,7 @@ impl Reflection {
             let options = reflector::Options {
                 config_dir: self.directory,
                 local,
+                peers: peers.options(),
                 lease_ttl,
                 drain_grace: (!flags.disable_drain_on_disconnection).then_some(DRAIN_GRACE),
                 patience: Patience {

@@ -269,7 +269,7 @@ fn follow_peers(
     stop: CancellationToken,
 ) -> Component {
     let (id, max_connected) = (args.cluster.cluster_id, args.cluster.max_connected_clusters);
-    let directory = args.clustermesh_config.clone();
+    let (directory, options) = (args.clustermesh_config.clone(), args.peers.options());
     let run = async move {
         let Some(name) = name.get(&stop).await else {
             return Ok(());
@@ -279,7 +279,7 @@ fn follow_peers(
             id,
             max_connected,
         };
-        Ok(run_peers(directory, local, state, stop).await?)
+        Ok(run_peers(directory, local, state, options, stop).await?)
     };
     Component {
         name: "peers",

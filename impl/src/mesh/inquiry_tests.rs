@@ -15,7 +15,7 @@ use crate::{
     mesh::{
         peer::LocalCluster,
         remote_cluster::{
-            Memory, Origin, Outcome, RawChange, Records, RemoteCluster,
+            Memory, Options, Origin, Outcome, RawChange, Records, RemoteCluster,
             testkit::{Follower, Writer, battery, followed},
         },
         reservations::Reservations,
@@ -146,6 +146,7 @@ async fn a_reader_that_hangs_is_not_current_although_its_peer_was_ready() {
         store,
         records: records.clone(),
         statuses: statuses.clone(),
+        options: Options::default(),
         reservations: Reservations::default(),
         memory: Memory::default(),
     };

@@ -16,7 +16,7 @@ use tombolo_core::{evidence::Evidence, names::ClusterName};
 use super::{
     config_dir::{ConfigDir, Error, Scan},
     peers::{LocalCluster, RemoteState},
-    remote_cluster::{Memory, Records, RemoteCluster},
+    remote_cluster::{Memory, Options, Records, RemoteCluster},
     reservations::Reservations,
     statuses::Statuses,
 };
@@ -35,29 +35,45 @@ pub async fn run_peers(
     config_dir: PathBuf,
     local: LocalCluster,
     state: RemoteState,
+    options: Options,
     cancel: CancellationToken,
 ) -> Result<(), Error> {
     let statuses = state.statuses().clone();
-    follow_peers(config_dir, local, state, statuses, cancel).await
+    let follow = Follow {
+        local,
+        records: state,
+        statuses,
+        options,
+    };
+    follow_peers(config_dir, follow, cancel).await
+}
+
+/// What is followed by whom, and what is done with it.
+#[derive(Debug)]
+pub(crate) struct Follow<R> {
+    /// The cluster that follows.
+    pub(crate) local: LocalCluster,
+    /// What is done with the peers' records.
+    pub(crate) records: R,
+    /// Where it is told how far each peer can be trusted.
+    pub(crate) statuses: Statuses,
+    /// How peers are followed.
+    pub(crate) options: Options,
 }
 
 /// As [`run_peers`], for whatever is done with the peers' records.
 pub(crate) async fn follow_peers(
     config_dir: PathBuf,
-    local: LocalCluster,
-    records: impl Records,
-    statuses: Statuses,
+    follow: Follow<impl Records>,
     cancel: CancellationToken,
 ) -> Result<(), Error> {
-    let dir = ConfigDir::new(config_dir, local.name.clone());
+    let dir = ConfigDir::new(config_dir, follow.local.name.clone());
     // Looked at before it is watched, for the better error when it is missing; and again after, to miss nothing.
     dir.scan()?;
     let mut changes = dir.watch()?;
     let mut scan = dir.scan()?;
     let mut peering = Peering {
-        local,
-        records,
-        statuses,
+        follow,
         reservations: Reservations::default(),
         running: BTreeMap::new(),
         told: BTreeSet::new(),
@@ -85,9 +101,7 @@ pub(crate) async fn follow_peers(
 }
 
 struct Peering<R> {
-    local: LocalCluster,
-    records: R,
-    statuses: Statuses,
+    follow: Follow<R>,
     reservations: Reservations,
     running: BTreeMap<ClusterName, Running>,
     /// What is wrong with the directory and was logged.
@@ -127,7 +141,12 @@ impl<R: Records> Peering<R> {
     fn gone(&self, scan: &Scan) -> BTreeSet<ClusterName> {
         let there =
             |name: &ClusterName| scan.peers.contains_key(name) || scan.hollow.contains(name);
-        let known = self.statuses.peers().into_iter().map(|peer| peer.cluster);
+        let known = self
+            .follow
+            .statuses
+            .peers()
+            .into_iter()
+            .map(|peer| peer.cluster);
         known.filter(|name| !there(name)).collect()
     }
 
@@ -137,8 +156,9 @@ impl<R: Records> Peering<R> {
         for peer in &removed {
             tracing::info!(%peer, "the peer's file is gone: it is removed with its rows");
             self.stop(peer).await;
-            self.records
-                .drain(peer, self.records.kinds(), Evidence::PeerRemoved);
+            self.follow
+                .records
+                .drain(peer, self.follow.records.kinds(), Evidence::PeerRemoved);
             self.reservations.release(peer);
         }
         let hollow: BTreeSet<_> = scan
@@ -147,7 +167,7 @@ impl<R: Records> Peering<R> {
             .filter(|name| self.running.contains_key(name))
             .collect();
         let names = scan.peers.keys().chain(&hollow).cloned().collect();
-        self.statuses.configure(&names);
+        self.follow.statuses.configure(&names);
         let mut problems = scan.problems;
         let hollow = hollow.into_iter().map(|name| {
             let file = dir.file(&name);
@@ -158,7 +178,8 @@ impl<R: Records> Peering<R> {
                 Ok(config) => self.follow(peer, config).await,
                 Err(error) => {
                     let text = error.to_string();
-                    self.statuses
+                    self.follow
+                        .statuses
                         .update(&peer, |status, _| status.last_error = Some(text));
                     problems.push(error);
                 }
@@ -183,10 +204,11 @@ impl<R: Records> Peering<R> {
         let cancel = CancellationToken::new();
         let remote = RemoteCluster {
             peer: peer.clone(),
-            local: self.local.clone(),
+            local: self.follow.local.clone(),
             store: EtcdStore::new(config.clone()),
-            records: self.records.clone(),
-            statuses: self.statuses.clone(),
+            records: self.follow.records.clone(),
+            statuses: self.follow.statuses.clone(),
+            options: self.follow.options,
             reservations: self.reservations.clone(),
             memory,
         };

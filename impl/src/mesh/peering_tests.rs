@@ -33,7 +33,13 @@ impl Here {
             max_connected: 255,
         };
         let cancel = CancellationToken::new();
-        let run = run_peers(dir.path().to_owned(), local, state.clone(), cancel.clone());
+        let run = run_peers(
+            dir.path().to_owned(),
+            local,
+            state.clone(),
+            Options::default(),
+            cancel.clone(),
+        );
         let task = tokio::spawn(run);
         Self {
             dir,
@@ -275,6 +281,7 @@ async fn a_missing_directory_is_an_error_at_once() {
         "/nowhere/at/all".into(),
         local,
         state,
+        Options::default(),
         CancellationToken::new(),
     )
     .await;

@@ -20,6 +20,7 @@ use tombolo_core::{
 
 pub use super::peer::{Dirty, LocalCluster, PeerState, PeerStatus, RecordKind};
 pub use super::peering::run_peers;
+pub use super::remote_cluster::{Budget, Options};
 pub use super::statuses::Statuses;
 use super::{
     remote_cluster::{Origin, Outcome, RawChange, Records},
@@ -152,10 +153,10 @@ impl Records for RemoteState {
             .collect();
         let mut dirty = BTreeSet::new();
         let outcomes = self.write(|tables| {
-            let apply = |change| match change {
+            let apply = |read| match read {
                 Ok(change) => {
-                    let (outcome, changed) = tables.apply(origin.peer, change);
-                    dirty.extend(changed);
+                    let (outcome, name) = tables.apply(origin.peer, change);
+                    dirty.extend(name);
                     outcome
                 }
                 Err(refusal) => Outcome::Refused(refusal),

@@ -14,7 +14,7 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    /// Takes an id for a cluster, which gives up any other; or says who holds it.
+    /// Takes an id for a cluster, beside those that it has; or says who holds it.
     pub(crate) fn take(&self, id: ClusterId, cluster: &ClusterName) -> Result<(), ClusterName> {
         let mut holders = self.holders();
         match holders.get(&id) {
@@ -22,9 +22,14 @@ impl Reservations {
             Some(holder) => return Err(holder.clone()),
             None => {}
         }
-        holders.retain(|_, holder| holder != cluster);
         holders.insert(id, cluster.clone());
         Ok(())
+    }
+
+    /// Gives up every id of a cluster but this one.
+    pub(crate) fn keep_only(&self, id: ClusterId, cluster: &ClusterName) {
+        self.holders()
+            .retain(|held, holder| holder != cluster || *held == id);
     }
 
     /// Gives up the id of a cluster.
@@ -42,6 +47,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_mesh_of_511_has_room_for_511_ids_and_no_two_clusters_share_one() {
+        let ids = Reservations::default();
+        let name = |number: u32| ClusterName::try_from(format!("c{number}")).unwrap();
+
+        for number in 1..=511 {
+            let id = ClusterId::try_from(number).unwrap();
+            assert_eq!(ids.take(id, &name(number)), Ok(()));
+            assert_eq!(ids.take(id, &name(number + 1)), Err(name(number)));
+        }
+    }
+
+    #[test]
     fn an_id_has_one_holder_until_it_is_given_up() {
         let ids = Reservations::default();
         let (one, two) = (
@@ -54,6 +71,8 @@ mod tests {
         assert_eq!(ids.take(one, &a), Ok(()));
         assert_eq!(ids.take(one, &b), Err(a.clone()));
         assert_eq!(ids.take(two, &a), Ok(()));
+        assert_eq!(ids.take(one, &b), Err(a.clone()), "not given up yet");
+        ids.keep_only(two, &a);
         assert_eq!(ids.take(one, &b), Ok(()));
         ids.release(&a);
         assert_eq!(ids.take(two, &b), Ok(()));

@@ -30,7 +30,7 @@ fn only_what_gives_silence_another_meaning_is_told() {
     assert!(!told(&|| statuses.configure(&names)));
     assert!(!told(&|| {
         statuses.update(&rome, |peer, _| {
-            peer.last_error = Some("refused".to_owned())
+            peer.last_error = Some("refused".to_owned());
         });
     }));
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        peers::{LocalCluster, PeerState, PeerStatus, RemoteState, run_peers},
+        peers::{self, LocalCluster, PeerState, PeerStatus, RemoteState, run_peers},
         remote_cluster::testkit::Writer,
     },
     Options, run,
@@ -89,8 +89,10 @@ impl Mesh {
             id: 1.try_into().unwrap(),
             max_connected: 255,
         };
-        let peers = self.paris.path().join("peers");
-        let follow = run_peers(peers, local, self.state.clone(), self.cancel.clone());
+        let files = self.paris.path().join("peers");
+        let (state, cancel) = (self.state.clone(), self.cancel.clone());
+        let options = peers::Options::default();
+        let follow = run_peers(files, local, state, options, cancel);
         let follow = tokio::spawn(async { follow.await.expect("the directory is there") });
         self.tasks.push(follow);
     }

@@ -54,6 +54,14 @@ impl MemoryStore {
         state.wipe(new_id);
     }
 
+    /// The same behind a proxy that keeps connections: watches stay open, and nothing ever comes through them.
+    pub fn wipe_silently(&self) {
+        let mut state = self.state();
+        let watchers = std::mem::take(&mut state.watchers);
+        state.wipe(false);
+        state.deaf = watchers;
+    }
+
     /// Forgets the events before the present revision.
     pub fn compact(&self) {
         self.state().compact();

@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) base: BTreeMap<String, Entry>,
     pub(super) history: Vec<(i64, Vec<Event>)>,
     pub(super) watchers: Vec<Watcher>,
+    /// Watchers of a store that is gone, to which nothing is told.
+    pub(super) deaf: Vec<Watcher>,
     pub(super) leases: BTreeMap<LeaseId, Lease>,
     pub(super) last_lease: i64,
 }
@@ -50,6 +52,7 @@ impl State {
             base: BTreeMap::new(),
             history: Vec::new(),
             watchers: Vec::new(),
+            deaf: Vec::new(),
             leases: BTreeMap::new(),
             last_lease: 0,
         }

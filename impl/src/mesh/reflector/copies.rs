@@ -275,7 +275,8 @@ impl PeerCopy {
                 }
                 Evidence::KeyDeleted { .. }
                 | Evidence::AbsentFrom(_)
-                | Evidence::Expired { .. } => {}
+                | Evidence::Expired { .. }
+                | Evidence::CapabilityWithdrawn { .. } => {}
             }
         }
     }

@@ -42,7 +42,13 @@ use self::{
     writer::Writer,
 };
 pub use self::{metrics::Metrics, readiness::Patience};
-use super::{config_dir, peer::LocalCluster, peering::follow_peers, statuses::Statuses};
+use super::{
+    config_dir,
+    peer::LocalCluster,
+    peering::{Follow, follow_peers},
+    remote_cluster,
+    statuses::Statuses,
+};
 use crate::{
     kvstore::{self, KvStore, fenced::Fenced, mutex::Lock},
     telemetry::health::Gate,
@@ -61,6 +67,8 @@ pub struct Options {
     pub config_dir: PathBuf,
     /// This cluster.
     pub local: LocalCluster,
+    /// How the peers are followed.
+    pub peers: remote_cluster::Options,
     /// Lifetime of the leases. 15 min is Cilium's `--kvstore-lease-ttl`.
     pub lease_ttl: Duration,
     /// How long the copy of a peer stays that was taken out of the configuration ([`DRAIN_GRACE`]); none: for good.
@@ -111,13 +119,14 @@ pub async fn run(
         return Ok(());
     };
     let reflection = Reflection::new(options.drain_grace);
-    let (dir, local, stop) = (
-        options.config_dir.clone(),
-        options.local.clone(),
-        cancel.clone(),
-    );
-    let (records, statuses) = (reflection.clone(), options.statuses.clone());
-    let follow = follow_peers(dir, local, records, statuses, stop);
+    let (dir, stop) = (options.config_dir.clone(), cancel.clone());
+    let follow = Follow {
+        local: options.local.clone(),
+        records: reflection.clone(),
+        statuses: options.statuses.clone(),
+        options: options.peers,
+    };
+    let follow = follow_peers(dir, follow, stop);
     let outcome = reflect(&lock, reflection, &options, follow, &cancel).await;
     if outcome.is_ok() {
         let released = tokio::time::timeout(RELEASE_TIMEOUT, lock.release()).await;

@@ -242,6 +242,7 @@ impl Records for Reflection {
             Evidence::KeyDeleted { .. }
             | Evidence::AbsentFrom(_)
             | Evidence::Expired { .. }
+            | Evidence::CapabilityWithdrawn { .. }
             | Evidence::PeerIdChanged => {}
         }
         let mut state = self.state();

@@ -34,7 +34,7 @@ use crate::{
     mesh::{
         peer::LocalCluster,
         remote_cluster::{
-            Memory, RemoteCluster,
+            self, Memory, RemoteCluster,
             testkit::{Writer, capable},
         },
         reservations::Reservations,
@@ -90,6 +90,7 @@ impl<S: KvStore> Here<S> {
         let options = Options {
             config_dir: "unused".into(),
             local: local.clone(),
+            peers: remote_cluster::Options::default(),
             lease_ttl: self.lease_ttl,
             drain_grace: self.grace,
             patience: self.patience,
@@ -106,6 +107,7 @@ impl<S: KvStore> Here<S> {
                 store: store.clone(),
                 records: reflection.clone(),
                 statuses: statuses.clone(),
+                options: options.peers,
                 reservations: reservations.clone(),
                 memory: Memory::default(),
             };

@@ -1,5 +1,6 @@
 //! The cluster-config of a peer: whether the peer is accepted, and what of it is to be followed.
 
+use tokio::time::Instant;
 use tombolo_core::{
     evidence::Evidence,
     wire::{
@@ -8,7 +9,7 @@ use tombolo_core::{
     },
 };
 
-use super::{super::peer::PeerState, Error, RawChange, Records, RemoteCluster, memory::Mark};
+use super::{Error, RawChange, Records, RemoteCluster, memory::Mark};
 use crate::kvstore::{Entry, KvStore};
 
 /// Cilium's default of `maxConnectedClusters`. A cluster with the default accepts any value of its peers.
@@ -31,6 +32,8 @@ pub(super) struct Place {
     /// Key that says that all of them were written, and by its presence that their writer lives: the canary, or the
     /// cluster-config of a peer that writes no canaries.
     pub(super) canary: String,
+    /// Whether that is a canary.
+    pub(super) has_canary: bool,
 }
 
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
@@ -51,6 +54,8 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             self.memory.forget_positions();
             self.drain(self.records.kinds(), Evidence::PeerIdChanged);
         }
+        // Only now may another peer take the id that this one had: nothing is left under it.
+        self.reservations.keep_only(config.id, &self.peer);
         if self.memory.config.as_ref() != Some(&config)
             && config.capabilities.service_exports_enabled.is_none()
             && self.records.kinds().contains(&Resource::ServiceExports)
@@ -79,12 +84,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             return Err(error);
         };
         tracing::warn!(peer = %self.peer, %error, reason = error.reason(), "the peer is suspect; nothing of it is removed");
-        self.statuses.update(&self.peer, |status, now| {
-            if status.synced {
-                status.enter(PeerState::Suspect, now);
-            }
-            status.last_error = Some(error.to_string());
-        });
+        self.report_suspicion(&error);
         Ok(Accepted {
             config,
             present: None,
@@ -126,8 +126,8 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             Resource::EndpointSlices => *mode != ServicesOnly,
             Resource::Nodes | Resource::Identities | Resource::Ip => true,
         };
-        let cached = capabilities.cached;
-        let canary = if capabilities.synced_canaries {
+        let (cached, has_canary) = (capabilities.cached, capabilities.synced_canaries);
+        let canary = if has_canary {
             key::canary_key(&self.peer, kind, cached)
         } else {
             self.config_key()
@@ -136,7 +136,25 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             kind,
             prefix: key::records_prefix(&self.peer, kind, cached),
             canary,
+            has_canary,
         })
+    }
+
+    /// Notes whether the peer withdrew what it published before: the kind, or the canaries that proved lists of it complete.
+    pub(super) fn note_withdrawal(&mut self, kind: Resource, place: Option<&Place>) {
+        let nothing = self.has_nothing_of(kind);
+        let memory = self.memory.feed_mut(kind);
+        let withdrawn = match place {
+            None => !nothing,
+            Some(place) => memory.by_canary && !place.has_canary,
+        };
+        if !withdrawn {
+            memory.withdrawn = None;
+        } else if memory.withdrawn.is_none() {
+            memory.withdrawn = Some(Instant::now());
+            let (records, stay) = (memory.holdings.len(), self.options.withdrawn_for);
+            tracing::warn!(peer = %self.peer, kind = kind.name(), records, ?stay, "the peer withdrew a capability: its records stay for this long (zero: for ever); check whether it was meant");
+        }
     }
 }
 

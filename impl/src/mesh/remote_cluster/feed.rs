@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 use tombolo_core::{
-    evidence::{Canary, Complete, Evidence},
-    wire::{cluster_config, key::Resource},
+    evidence::{Canary, Complete},
+    peer_status::Limit,
+    wire::cluster_config,
 };
 
 use super::{
-    Error, Origin, Outcome, RawChange, Records, RemoteCluster,
+    Error, RawChange, Records, RemoteCluster,
     config::{Accepted, Place},
-    holdings::News,
     memory::Mark,
 };
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch};
@@ -29,7 +29,7 @@ enum Proof {
     Complete(Complete, Mark),
     /// The canary or the cluster-config came during the list: another list will tell.
     ListAgain,
-    /// Nothing: the canary or the cluster-config is not there.
+    /// Nothing: the canary or the cluster-config is not there, or the peer has just stopped to write canaries.
     Nothing,
 }
 
@@ -55,10 +55,10 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             memory.position = None;
             memory.synced = None;
         }
-        let complete = standing.is_some() && memory.synced == standing;
-        if standing.is_none() {
+        if standing.is_none() || memory.withdrawn.is_some() {
             memory.synced = None;
         }
+        let complete = standing.is_some() && memory.synced == standing;
         let Some(position) = memory.position.filter(|_| complete || standing.is_none()) else {
             return self.list(feed, accepted).await;
         };
@@ -73,6 +73,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         feed.watch = None;
         let place = &feed.place;
         let listed = loop {
+            self.memory.feed_mut(place.kind).holdings.begin_list();
             let listed = self.read_all(place).await?;
             match self.prove(place, accepted, &listed).await? {
                 Proof::ListAgain => continue,
@@ -84,6 +85,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                     let memory = self.memory.feed_mut(kind);
                     memory.synced = Some(mark);
                     memory.last_mark = Some(mark);
+                    memory.by_canary = place.has_canary;
                     memory.unsettled = None;
                     memory.held_deletions = 0;
                     memory.holdings.retain(present);
@@ -114,10 +116,14 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             let page = self.store.page(&place.prefix, cursor).await?;
             self.statuses.inquiries().goes_on(&self.peer);
             let changes = place.changes(&page.entries);
-            self.apply(place.kind, &changes);
+            self.apply(place.kind, changes);
             let holdings = &self.memory.feed_mut(place.kind).holdings;
-            let keys = changes.iter().map(RawChange::key);
-            present.extend(keys.filter(|key| holdings.contains(key)).map(str::to_owned));
+            let keys = page
+                .entries
+                .iter()
+                .filter_map(|entry| place.suffix(&entry.key));
+            let held = keys.filter(|key| holdings.contains(key));
+            present.extend(held.map(str::to_owned));
             cursor = page.next;
             if cursor.is_none() {
                 self.memory.reached(page.revision);
@@ -143,6 +149,9 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let same_id =
             cluster_config::decode(&config.value).is_ok_and(|read| read.id == accepted.config.id);
         if accepted.present.is_none() || !same_id {
+            return Ok(Proof::Nothing);
+        }
+        if self.memory.feed_mut(place.kind).withdrawn.is_some() {
             return Ok(Proof::Nothing);
         }
         let Some(mark) = self.read_mark(&place.canary).await? else {
@@ -185,7 +194,12 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                 }
             }
         }
-        self.apply(kind, &changes);
+        let (events, now) = (batch.events.len(), Instant::now());
+        self.memory.take_events(&self.options.budget, events, now);
+        if self.memory.is_throttled() {
+            self.exceeded(Limit::EventRate);
+        }
+        self.apply(kind, changes);
         self.memory.reached(batch.revision);
         let memory = self.memory.feed_mut(kind);
         memory.position = Some(batch.revision);
@@ -207,11 +221,11 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Reads a key now; an error when the store is not the one that was seen before.
     pub(super) async fn read(&mut self, key: &str) -> Result<Option<kvstore::Entry>, Error> {
         let read = self.store.get(key).await?;
-        self.note(read)
+        self.check(read)
     }
 
     /// Notes an answer; an error when the store is not the one that was seen before.
-    pub(super) fn note(&mut self, read: kvstore::Read) -> Result<Option<kvstore::Entry>, Error> {
+    pub(super) fn check(&mut self, read: kvstore::Read) -> Result<Option<kvstore::Entry>, Error> {
         if self.memory.note(read.store_id, read.revision) {
             return Ok(read.entry);
         }
@@ -222,49 +236,5 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
 
     pub(super) async fn read_mark(&mut self, key: &str) -> Result<Option<Mark>, Error> {
         Ok(self.read(key).await?.as_ref().map(Mark::of))
-    }
-
-    fn origin(&self, kind: Resource) -> Origin<'_> {
-        Origin {
-            peer: &self.peer,
-            id: self.known_id(),
-            kind,
-        }
-    }
-
-    /// Applies changes, and notes what is held now.
-    fn apply(&mut self, kind: Resource, changes: &[RawChange<'_>]) {
-        if changes.is_empty() {
-            return;
-        }
-        let outcomes = self.records.apply(&self.origin(kind), changes);
-        let holdings = &mut self.memory.feed_mut(kind).holdings;
-        for (change, outcome) in changes.iter().zip(outcomes) {
-            match (change, outcome) {
-                (RawChange::Set { key, entry }, Outcome::Held) => holdings.hold(key, entry),
-                (RawChange::Set { key, entry }, Outcome::Refused(refusal)) => {
-                    let news = holdings.refuse(key, entry, refusal.reason);
-                    if news == News::Nothing {
-                        continue;
-                    }
-                    self.statuses.count_refused(&self.peer, kind);
-                    if news == News::Reason {
-                        let (peer, key, reason) = (&self.peer, &entry.key, refusal.reason);
-                        let error = refusal.text;
-                        tracing::warn!(%peer, kind = kind.name(), key, %error, reason, "a record is refused; what it said before stays");
-                    }
-                }
-                (RawChange::Set { key, .. }, Outcome::Gone)
-                | (RawChange::Remove { key, .. }, _) => holdings.release(key),
-            }
-        }
-    }
-
-    /// Everything of these kinds goes, and is forgotten.
-    pub(super) fn drain(&mut self, kinds: &[Resource], evidence: Evidence) {
-        self.records.drain(&self.peer, kinds, evidence);
-        for kind in kinds {
-            self.memory.feed_mut(*kind).drained();
-        }
     }
 }

@@ -7,6 +7,9 @@ use crate::kvstore::{Entry, LeaseId};
 /// Most refused records that are remembered, so that each is logged and counted once.
 const REFUSED_MAX: usize = 1000;
 
+/// Most records that are remembered by name as not taken because the peer exceeds its limits.
+const OVER_MAX: usize = 1000;
+
 /// The records that are held, by their keys after the prefix.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
@@ -14,6 +17,12 @@ pub(super) struct Holdings {
     bytes: usize,
     /// Which writing of which record was refused last, and why.
     refused: BTreeMap<String, (&'static str, i64)>,
+    /// Records that were not taken because the peer exceeds its limits; the first of them.
+    over: BTreeSet<String>,
+    /// How many more there were.
+    over_unnamed: usize,
+    /// Whether there may be room for them now.
+    shrunk: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +61,7 @@ impl Holdings {
     /// A record is held as the peer wrote it.
     pub(super) fn hold(&mut self, key: &str, entry: &Entry) {
         self.refused.remove(key);
+        self.over.remove(key);
         let held = Held {
             lease: entry.lease,
             bytes: entry.value.len(),
@@ -59,12 +69,14 @@ impl Holdings {
         self.bytes += held.bytes;
         if let Some(before) = self.records.insert(key.to_owned(), held) {
             self.bytes -= before.bytes;
+            self.shrunk |= held.bytes < before.bytes;
         }
     }
 
     /// Nothing is held under the key any more.
     pub(super) fn release(&mut self, key: &str) {
         self.refused.remove(key);
+        self.shrunk |= !self.over.remove(key);
         if let Some(before) = self.records.remove(key) {
             self.bytes -= before.bytes;
         }
@@ -87,9 +99,45 @@ impl Holdings {
         }
     }
 
+    /// A record was not taken because the peer exceeds its limits: what was held under its key stays.
+    pub(super) fn refuse_over(&mut self, key: &str, entry: &Entry) {
+        if let Some(held) = self.records.get_mut(key) {
+            held.lease = entry.lease;
+        }
+        if self.over.len() < OVER_MAX || self.over.contains(key) {
+            self.over.insert(key.to_owned());
+        } else {
+            self.over_unnamed += 1;
+        }
+    }
+
+    /// How many records are not taken because the peer exceeds its limits.
+    pub(super) fn over(&self) -> usize {
+        self.over.len() + self.over_unnamed
+    }
+
+    /// Whether there are such records and may be room for them.
+    pub(super) fn asks_for_list(&self) -> bool {
+        self.shrunk && self.over() > 0
+    }
+
+    /// A list begins: it tells anew what does not fit.
+    pub(super) fn begin_list(&mut self) {
+        self.over.clear();
+        self.over_unnamed = 0;
+        self.shrunk = false;
+    }
+
+    /// Size of the value of a record that is held.
+    pub(super) fn size(&self, key: &str) -> Option<usize> {
+        self.records.get(key).map(|held| held.bytes)
+    }
+
     /// Only these are held.
     pub(super) fn retain(&mut self, present: &BTreeSet<String>) {
+        let before = self.records.len();
         self.records.retain(|key, _| present.contains(key));
+        self.shrunk |= self.records.len() < before;
         self.bytes = self.records.values().map(|held| held.bytes).sum();
     }
 
@@ -185,6 +233,23 @@ mod tests {
         }
 
         assert_eq!(holdings.refused.len(), REFUSED_MAX);
+    }
+
+    #[test]
+    fn records_over_the_limit_ask_for_a_list_when_something_else_goes() {
+        let mut holdings = Holdings::default();
+        holdings.hold("a", &entry(1, 1, None));
+        holdings.refuse_over("b", &entry(2, 1, None));
+        holdings.refuse_over("b", &entry(3, 1, None));
+        assert_eq!((holdings.over(), holdings.asks_for_list()), (1, false));
+
+        holdings.release("b");
+        assert_eq!((holdings.over(), holdings.asks_for_list()), (0, false));
+        holdings.refuse_over("c", &entry(4, 1, None));
+        holdings.release("a");
+        assert!(holdings.asks_for_list());
+        holdings.begin_list();
+        assert_eq!((holdings.over(), holdings.asks_for_list()), (0, false));
     }
 
     #[test]

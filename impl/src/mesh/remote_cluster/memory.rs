@@ -1,11 +1,23 @@
 //! What is remembered of a peer between connections: how far it was followed, and under which canary it was complete.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use tokio::time::Instant;
-use tombolo_core::wire::{cluster_config::ClusterConfig, key::Resource};
+use tombolo_core::{
+    peer_status::Limit,
+    wire::{cluster_config::ClusterConfig, key::Resource},
+};
 
-use super::holdings::Holdings;
+use super::{
+    budget::{Budget, EventRate},
+    heartbeat::Heartbeat,
+    holdings::Holdings,
+    timers::EXPIRING,
+    unheard::Unheard,
+};
 use crate::kvstore::{Entry, LeaseId};
 
 /// How long a canary has to stand, after keys went with a lease of their own, to be believed. A writer that died loses its
@@ -18,6 +30,15 @@ pub(crate) struct Memory {
     /// The cluster-config that was accepted last.
     pub(super) config: Option<ClusterConfig>,
     seen: Option<Seen>,
+    /// Since when it was not heard of.
+    pub(super) unheard: Unheard,
+    /// The sign of life of its store.
+    pub(super) heartbeat: Heartbeat,
+    /// The limits that it exceeds.
+    pub(super) limited: BTreeSet<Limit>,
+    /// When a list for want of room may be made again.
+    pub(super) next_relist: Option<Instant>,
+    rate: Option<EventRate>,
     feeds: BTreeMap<Resource, FeedMemory>,
 }
 
@@ -43,6 +64,10 @@ pub(super) struct FeedMemory {
     pub(super) held_deletions: u64,
     /// The canary under which the rows are exactly what the peer says; none while that is unknown.
     pub(super) synced: Option<Mark>,
+    /// Whether the last list that was believed was so for a canary, rather than for the cluster-config of a peer without.
+    pub(super) by_canary: bool,
+    /// Since when the peer does not say any more that it publishes this kind, or that it writes canaries.
+    pub(super) withdrawn: Option<Instant>,
     /// The records that are held.
     pub(super) holdings: Holdings,
     /// Set when keys went with a lease of their own: until then, or until there is another canary, no list is believed.
@@ -87,6 +112,14 @@ impl FeedMemory {
         self.synced = None;
         self.last_mark = None;
         self.unsettled = None;
+        self.by_canary = false;
+        self.withdrawn = None;
+    }
+
+    /// How long ago the kind was withdrawn, if that is long enough; zero for never.
+    pub(super) fn withdrawn_for(&self, long: Duration, now: Instant) -> Option<Duration> {
+        let age = now.saturating_duration_since(self.withdrawn?);
+        (!long.is_zero() && age >= long).then_some(age)
     }
 
     /// Keys went with their lease while this canary stood.
@@ -121,9 +154,65 @@ impl Memory {
         self.seen
     }
 
+    /// Records of all kinds that are held.
+    pub(super) fn records(&self) -> usize {
+        self.feeds.values().map(|feed| feed.holdings.len()).sum()
+    }
+
+    /// Size of their values.
+    pub(super) fn bytes(&self) -> usize {
+        self.feeds.values().map(|feed| feed.holdings.bytes()).sum()
+    }
+
+    /// Records that are not taken because the peer exceeds its limits.
+    pub(super) fn over(&self) -> usize {
+        self.feeds.values().map(|feed| feed.holdings.over()).sum()
+    }
+
+    /// Whether there may be room for some of them.
+    pub(super) fn asks_for_list(&self) -> bool {
+        let mut feeds = self.feeds.values();
+        feeds.any(|feed| feed.holdings.asks_for_list())
+    }
+
+    /// Records that go when the peer expires.
+    pub(super) fn expiring_records(&self) -> usize {
+        let feeds = EXPIRING.iter().filter_map(|kind| self.feeds.get(kind));
+        feeds.map(|feed| feed.holdings.len()).sum()
+    }
+
+    /// When kinds go that were withdrawn.
+    pub(super) fn withdrawals(&self, long: Duration) -> impl Iterator<Item = Instant> {
+        let since = self.feeds.values().filter_map(|feed| feed.withdrawn);
+        since
+            .filter(move |_| !long.is_zero())
+            .map(move |at| at + long)
+    }
+
+    /// Takes events from what the peer may send.
+    pub(super) fn take_events(&mut self, budget: &Budget, events: usize, now: Instant) {
+        let rate = self
+            .rate
+            .get_or_insert_with(|| EventRate::full(budget, now));
+        rate.take(budget, events, now);
+    }
+
+    /// When the next events may be taken; none when at once.
+    pub(super) fn opens(&mut self, budget: &Budget, now: Instant) -> Option<Instant> {
+        let rate = self.rate.as_mut()?;
+        rate.refill(budget, now);
+        rate.opens(budget)
+    }
+
+    /// Whether events had to wait lately.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.rate.is_some_and(|rate| rate.is_throttled())
+    }
+
     /// Forgets where to go on, so that everything is read anew. The peer's id is kept.
     pub(crate) fn forget_positions(&mut self) {
         self.seen = None;
+        self.heartbeat.forget_revision();
         for feed in self.feeds.values_mut() {
             feed.position = None;
             feed.followed = 0;

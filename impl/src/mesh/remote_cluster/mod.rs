@@ -6,32 +6,48 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tombolo_core::names::{ClusterId, ClusterName};
 
 use super::{peer::LocalCluster, reservations::Reservations, statuses::Statuses};
 use crate::kvstore::{KvStore, backoff::Backoff};
 
+mod budget;
 mod config;
 mod error;
 mod feed;
+mod happening;
+mod heartbeat;
 mod holdings;
 mod memory;
+mod options;
 mod records;
 mod report;
 mod session;
+mod taking;
 #[cfg(test)]
 pub(super) mod testkit;
+#[cfg(test)]
+mod tests_budget;
 #[cfg(test)]
 mod tests_config;
 #[cfg(test)]
 mod tests_leases;
 #[cfg(test)]
+mod tests_life;
+#[cfg(test)]
 mod tests_rows;
+#[cfg(test)]
+mod tests_withdrawn;
+mod timers;
+mod unheard;
 mod verdict;
 
+pub use budget::Budget;
 pub(crate) use error::Error;
 pub(crate) use memory::Memory;
+pub use options::Options;
 pub(crate) use records::{Origin, Outcome, RawChange, Records, Refusal};
 
 /// Wait before the second attempt to connect.
@@ -52,6 +68,8 @@ pub(crate) struct RemoteCluster<S, R> {
     pub(crate) records: R,
     /// Where it is told how far it can be trusted.
     pub(crate) statuses: Statuses,
+    /// How it is followed.
+    pub(crate) options: Options,
     /// The ids that are taken in the mesh.
     pub(crate) reservations: Reservations,
     /// What was learnt earlier.
@@ -66,16 +84,27 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let follow = async {
             let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MAX);
             let mut last = None;
+            let (unheard, ttl) = (self.memory.unheard.clone(), self.options.cache_ttl);
+            unheard.not_heard(Instant::now());
             self.report_start();
             loop {
-                let ended = self.session(&respondent, &mut backoff).await;
-                respondent.end();
-                let Err(error) = ended else {
-                    last = None;
-                    continue;
+                let session = async {
+                    let outcome = self.session(&respondent, &mut backoff).await;
+                    respondent.end();
+                    if let Err(error) = &outcome {
+                        self.report_failure(error, &mut last);
+                        tokio::time::sleep(backoff.wait()).await;
+                    } else {
+                        last = None;
+                    }
                 };
-                self.report_failure(&error, &mut last);
-                tokio::time::sleep(backoff.wait()).await;
+                tokio::select! {
+                    () = session => {}
+                    () = unheard.longer_than(ttl) => {
+                        respondent.end();
+                        self.expire();
+                    }
+                }
             }
         };
         let _cancelled: Option<()> = cancel.run_until_cancelled(follow).await;

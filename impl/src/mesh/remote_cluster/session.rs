@@ -2,46 +2,23 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt, future::select_all};
+use jiff::Timestamp;
 use tokio::time::Instant;
-use tombolo_core::wire::key::{self, Resource};
+use tombolo_core::wire::key::{self, HEARTBEAT, Resource};
 
 use super::{
-    super::inquiry::{Respondent, Sign},
+    super::inquiry::Respondent,
     Error, Records, RemoteCluster,
     config::Accepted,
     feed::Feed,
+    happening::{Feeds, Happening, Signs, next_change, next_happening},
     memory::Mark,
+    timers::PROBE_INTERVAL,
 };
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch, backoff::Backoff};
 
-/// Time between two looks at the peer's store that nothing else causes: they notice a store that was replaced without a word.
-const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-
-/// What happens while connected.
-enum Happening {
-    /// The cluster-config changed, or went; or its watch says how far it is.
-    Config(WatchBatch),
-    /// Canaries came or went.
-    Canaries(WatchBatch),
-    /// Records came or went, or their watch broke.
-    Records(Resource, Result<WatchBatch, kvstore::Error>),
-    /// A canary has stood long enough to be believed.
-    Settled,
-    /// Somebody wants to know how far this is.
-    Asked,
-    /// Time for a look.
-    Probe,
-}
-
-/// What is watched beside the records.
-struct Signs {
-    config: Watch,
-    canaries: Option<Watch>,
-}
-
-/// The kinds that the peer publishes and that are wanted, in the order of [`Records::kinds`].
-pub(super) struct Feeds(Vec<Feed>);
+/// Time between two looks at the store of a peer that expired, beside what its watches say.
+const LIFE_INTERVAL: Duration = Duration::from_secs(30);
 
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Follows the peer over one connection. Returns when its cluster-config changed, or with the error that ended it.
@@ -66,6 +43,11 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                 return self.refuse(&error, &mut config, backoff).await;
             }
         };
+        let mut heartbeat = self.start_heartbeat(from).await?;
+        if self.stays_expired(&accepted) {
+            drop(work);
+            return await_life(&mut config, &mut heartbeat).await;
+        }
         let canaries = if accepted.config.capabilities.synced_canaries {
             let prefix = Scope::Prefix(key::canaries_prefix(&self.peer));
             Some(self.store.watch(&prefix, from).await?)
@@ -80,10 +62,27 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         self.report(&accepted, &feeds);
         backoff.reset();
         drop(work);
-        let mut signs = Signs { config, canaries };
+        let mut signs = Signs {
+            config,
+            heartbeat,
+            canaries,
+        };
         respondent.begin(signs.all(&feeds));
         self.follow_all(&accepted, &mut signs, &mut feeds, respondent)
             .await
+    }
+
+    /// Reads the heartbeat, and watches it.
+    async fn start_heartbeat(&mut self, from: i64) -> Result<Watch, Error> {
+        let read = self.read(HEARTBEAT).await?;
+        self.heartbeat_seen(read.map(|entry| entry.mod_revision));
+        let scope = Scope::Key(HEARTBEAT.to_owned());
+        Ok(self.store.watch(&scope, from).await?)
+    }
+
+    fn heartbeat_seen(&mut self, revision: Option<i64>) {
+        let heartbeat = &mut self.memory.heartbeat;
+        heartbeat.seen(revision, Instant::now(), Timestamp::now());
     }
 
     /// The peer is not accepted: waits until its cluster-config changes, or a while.
@@ -101,16 +100,23 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
     }
 
-    fn feeds(&self, accepted: &Accepted) -> Feeds {
+    fn feeds(&mut self, accepted: &Accepted) -> Feeds {
         let mut feeds = Vec::new();
         for &kind in self.records.kinds() {
-            match self.place(&accepted.config.capabilities, kind) {
+            let place = self.place(&accepted.config.capabilities, kind);
+            self.note_withdrawal(kind, place.as_ref());
+            match place {
                 Some(place) => feeds.push(Feed { place, watch: None }),
                 None if self.has_nothing_of(kind) => self.records.not_published(&self.peer, kind),
                 None => {}
             }
         }
         Feeds(feeds)
+    }
+
+    /// Whether the peer expired and is still not heard of: what is left in its store was written long ago.
+    fn stays_expired(&self, accepted: &Accepted) -> bool {
+        self.is_expired() && !self.is_heard(accepted)
     }
 
     /// Whether nothing is held of a kind, and nothing was ever complete.
@@ -127,19 +133,21 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         respondent: &Respondent,
     ) -> Result<(), Error> {
         let mut turn = 0;
-        let mut look = Instant::now() + PROBE_INTERVAL;
+        let mut probe = Instant::now() + PROBE_INTERVAL;
         loop {
-            let settles = self.memory.settles();
+            turn += 1;
+            let opens = self.memory.opens(&self.options.budget, Instant::now());
+            let timer = self.next_timer(probe);
             let happening = tokio::select! {
-                happening = next_happening(signs, feeds, &mut turn, settles) => happening?,
+                happening = next_happening(signs, feeds, turn, opens, timer) => happening?,
                 () = respondent.asked() => Happening::Asked,
-                () = tokio::time::sleep_until(look) => Happening::Probe,
             };
             let _work = respondent.pulse.begin();
             let taken = happening.taken();
             match happening {
                 Happening::Config(batch) if batch.events.is_empty() => {}
                 Happening::Config(_) => return Ok(()),
+                Happening::Heartbeat(batch) => self.look_at_heartbeat(&batch),
                 Happening::Canaries(batch) => {
                     self.look_at_canaries(accepted, feeds, &batch).await?;
                 }
@@ -154,11 +162,8 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                     }
                 }
                 Happening::Asked => signs.ask(feeds),
-                Happening::Settled => self.list_settled(accepted, feeds).await?,
-                Happening::Probe => {
-                    look = Instant::now() + PROBE_INTERVAL;
-                    let key = self.config_key();
-                    if self.read(&key).await?.as_ref().map(Mark::of) != accepted.present {
+                Happening::Timer => {
+                    if self.on_timer(accepted, feeds, &mut probe).await?.is_break() {
                         return Ok(());
                     }
                 }
@@ -166,6 +171,15 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             self.report(accepted, feeds);
             if let Some((sign, revision)) = taken {
                 respondent.took(sign, revision);
+            }
+        }
+    }
+
+    fn look_at_heartbeat(&mut self, batch: &WatchBatch) {
+        self.memory.reached(batch.revision);
+        for event in &batch.events {
+            if let Event::Put(entry) = event {
+                self.heartbeat_seen(Some(entry.mod_revision));
             }
         }
     }
@@ -201,121 +215,14 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
         Ok(())
     }
-
-    /// Lists the kinds whose canary has stood long enough.
-    async fn list_settled(&mut self, accepted: &Accepted, feeds: &mut Feeds) -> Result<(), Error> {
-        for feed in &mut feeds.0 {
-            let memory = self.memory.feed_mut(feed.place.kind);
-            if memory
-                .unsettled
-                .take_if(|unsettled| unsettled.until <= Instant::now())
-                .is_some()
-            {
-                // The list is to be believed although the leases are gone.
-                memory.last_mark = None;
-                self.list(feed, accepted).await?;
-            }
-        }
-        Ok(())
-    }
 }
 
-impl Happening {
-    /// What is taken in with it: up to which revision, of what.
-    fn taken(&self) -> Option<(Sign, i64)> {
-        match self {
-            Self::Config(batch) => Some((Sign::Config, batch.delivered())),
-            Self::Canaries(batch) => Some((Sign::Canaries, batch.delivered())),
-            Self::Records(kind, Ok(batch)) => Some((Sign::Records(*kind), batch.delivered())),
-            Self::Records(_, Err(_)) | Self::Settled | Self::Asked | Self::Probe => None,
-        }
-    }
-}
-
-impl Signs {
-    /// Everything that is watched.
-    fn all(&self, feeds: &Feeds) -> Vec<Sign> {
-        let canaries = self.canaries.is_some().then_some(Sign::Canaries);
-        let records = feeds.0.iter().map(|feed| Sign::Records(feed.place.kind));
-        let signs = [Sign::Config].into_iter().chain(canaries);
-        signs.chain(records).collect()
-    }
-
-    /// Asks the store how far each watch is.
-    fn ask(&self, feeds: &Feeds) {
-        let records = feeds.0.iter().filter_map(|feed| feed.watch.as_ref());
-        let watches = self.canaries.iter().chain([&self.config]).chain(records);
-        for watch in watches {
-            watch.asker().ask();
-        }
-    }
-}
-
-impl Feeds {
-    /// The feed of a kind, if it is followed.
-    pub(super) fn get(&self, kind: Resource) -> Option<&Feed> {
-        self.0.iter().find(|feed| feed.place.kind == kind)
-    }
-
-    fn get_mut(&mut self, kind: Resource) -> Option<&mut Feed> {
-        self.0.iter_mut().find(|feed| feed.place.kind == kind)
-    }
-
-    /// The next batch of records; never, when nothing is watched. Kinds take turns.
-    async fn next(&mut self, turn: &mut usize) -> (Resource, Result<WatchBatch, kvstore::Error>) {
-        *turn += 1;
-        let mut next: Vec<_> = self
-            .0
-            .iter_mut()
-            .filter_map(|feed| Some((feed.place.kind, feed.watch.as_mut()?)))
-            .map(|(kind, watch)| Box::pin(async move { (kind, next_of(Some(watch)).await) }))
-            .collect();
-        if next.is_empty() {
-            return std::future::pending().await;
-        }
-        let first = *turn % next.len();
-        next.rotate_left(first);
-        select_all(next).await.0
-    }
-}
-
-async fn next_happening(
-    signs: &mut Signs,
-    feeds: &mut Feeds,
-    turn: &mut usize,
-    settles: Option<Instant>,
-) -> Result<Happening, Error> {
-    let settled = async {
-        match settles {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
-        }
+/// Waits for a sign of life.
+async fn await_life(config: &mut Watch, heartbeat: &mut Watch) -> Result<(), Error> {
+    let changed = tokio::select! {
+        changed = next_change(config) => changed.map(drop),
+        changed = next_change(heartbeat) => changed.map(drop),
+        () = tokio::time::sleep(LIFE_INTERVAL) => Ok(()),
     };
-    tokio::select! {
-        () = settled => Ok(Happening::Settled),
-        batch = next_of(Some(&mut signs.config)) => Ok(batch.map(Happening::Config)?),
-        batch = next_of(signs.canaries.as_mut()) => Ok(batch.map(Happening::Canaries)?),
-        (kind, batch) = feeds.next(turn) => Ok(Happening::Records(kind, batch)),
-    }
-}
-
-/// The next batch; never, without a watch.
-async fn next_of(watch: Option<&mut Watch>) -> Result<WatchBatch, kvstore::Error> {
-    let Some(watch) = watch else {
-        return std::future::pending().await;
-    };
-    match watch.next().await {
-        Some(batch) => batch,
-        None => std::future::pending().await,
-    }
-}
-
-/// The next batch with changes.
-async fn next_change(watch: &mut Watch) -> Result<WatchBatch, kvstore::Error> {
-    loop {
-        let batch = next_of(Some(&mut *watch)).await?;
-        if !batch.events.is_empty() {
-            return Ok(batch);
-        }
-    }
+    Ok(changed?)
 }

@@ -28,7 +28,7 @@ use super::{
         peers::{Dirty, LocalCluster, PeerState, PeerStatus, RemoteState},
         reservations::Reservations,
     },
-    Memory, RemoteCluster,
+    Memory, Options, RemoteCluster,
 };
 use crate::kvstore::{
     KvStore, LeaseId,
@@ -189,12 +189,34 @@ impl<S: KvStore> Writer<S> {
     }
 }
 
+impl<S: KvStore> Writer<S> {
+    /// Writes the heartbeat.
+    pub(crate) async fn beat(&self) {
+        let (key, value) = canary::heartbeat(Timestamp::UNIX_EPOCH);
+        self.put(&key, value).await;
+    }
+
+    /// Writes the heartbeat every minute, until aborted.
+    pub(crate) fn keep_beating(&self) -> JoinHandle<()> {
+        let store = self.store.clone();
+        let (key, value) = canary::heartbeat(Timestamp::UNIX_EPOCH);
+        tokio::spawn(async move {
+            loop {
+                // Fails while the store is cut off, as a writer's would.
+                let _revision = store.put(&key, value.clone(), None).await;
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+        })
+    }
+}
+
 /// A cluster `here` with id 1 that follows a peer.
 pub(crate) struct Follower<S> {
     pub(crate) peer: ClusterName,
     pub(crate) state: RemoteState,
     pub(crate) reservations: Reservations,
     pub(crate) max_connected: u32,
+    pub(crate) options: Options,
     dirty: Arc<Mutex<Vec<Dirty>>>,
     store: S,
     running: Option<(CancellationToken, JoinHandle<Memory>)>,
@@ -213,6 +235,7 @@ impl<S: KvStore> Follower<S> {
             state,
             reservations: Reservations::default(),
             max_connected: 255,
+            options: Options::default(),
             dirty,
             store,
             running: None,
@@ -231,6 +254,7 @@ impl<S: KvStore> Follower<S> {
             store: self.store.clone(),
             records: self.state.clone(),
             statuses: self.state.statuses().clone(),
+            options: self.options,
             reservations: self.reservations.clone(),
             memory,
         };
@@ -273,6 +297,14 @@ impl<S: KvStore> Follower<S> {
 
     pub(crate) async fn until_state(&self, state: PeerState) {
         eventually(state.as_str(), async || self.status().state == state).await;
+    }
+
+    pub(crate) async fn until_error(&self, text: &str) {
+        eventually(text, async || {
+            let error = self.status().last_error;
+            error.is_some_and(|error| error.contains(text))
+        })
+        .await;
     }
 
     pub(crate) async fn until_rows(&self, rows: &[&str]) {

@@ -27,6 +27,8 @@ battery![
     the_local_id_is_refused,
     the_id_of_another_peer_is_refused_until_it_is_given_up,
     an_id_beyond_the_limit_and_another_limit_are_refused,
+    a_mesh_of_511_accepts_large_ids_and_one_of_255_any_limit,
+    exports_are_followed_although_the_peer_has_the_mcs_api_switched_off,
     without_mcs_api_exports_are_not_followed_and_not_waited_for,
     without_canaries_records_are_read_and_removed_at_once,
     a_cached_peer_is_read_below_the_cache,
@@ -34,22 +36,14 @@ battery![
     a_capability_that_is_withdrawn_leaves_the_rows_suspect,
 ];
 
-async fn until_error(follower: &Follower<impl KvStore>, text: &str) {
-    eventually(text, async || {
-        follower
-            .status()
-            .last_error
-            .is_some_and(|error| error.contains(text))
-    })
-    .await;
-}
-
 async fn a_peer_without_cluster_config_is_followed_as_soon_as_it_has_one<S: Subject>(subject: S) {
     let mut writer = Writer::new("rome", subject.store());
     let mut follower = Follower::new("rome", subject.store());
 
     follower.start(Memory::default());
-    until_error(&follower, "cilium/cluster-config/rome is missing").await;
+    follower
+        .until_error("cilium/cluster-config/rome is missing")
+        .await;
     writer.fill(&["cart"]).await;
 
     follower.until_state(PeerState::Ready).await;
@@ -85,7 +79,9 @@ async fn a_broken_cluster_config_makes_the_peer_suspect_and_removes_nothing<S: S
         .put(&key::cluster_config_key(&writer.name), b"{".to_vec())
         .await;
     follower.until_state(PeerState::Suspect).await;
-    until_error(&follower, "cilium/cluster-config/rome cannot be read").await;
+    follower
+        .until_error("cilium/cluster-config/rome cannot be read")
+        .await;
     writer.export("new", 1).await;
 
     follower.until_rows(&["cart", "new"]).await;
@@ -128,7 +124,9 @@ async fn the_local_id_is_refused<S: Subject>(subject: S) {
     let mut follower = Follower::new("rome", subject.store());
 
     follower.start(Memory::default());
-    until_error(&follower, "clusterID 1 is assigned to the local cluster").await;
+    follower
+        .until_error("clusterID 1 is assigned to the local cluster")
+        .await;
     let (rows, status) = (follower.rows(), follower.status());
     writer.config(2, capable()).await;
 
@@ -151,7 +149,9 @@ async fn the_id_of_another_peer_is_refused_until_it_is_given_up<S: Subject>(subj
         .unwrap();
 
     follower.start(Memory::default());
-    until_error(&follower, "clusterID 2 is already used by oslo").await;
+    follower
+        .until_error("clusterID 2 is already used by oslo")
+        .await;
     follower.reservations.release(&oslo);
 
     follower.until_state(PeerState::Ready).await;
@@ -163,21 +163,58 @@ async fn an_id_beyond_the_limit_and_another_limit_are_refused<S: Subject>(subjec
     writer.config(300, capable()).await;
     let mut small = Follower::new("rome", subject.store());
     small.start(Memory::default());
-    until_error(
-        &small,
-        "clusterID 300 is larger than the 255 clusters of this mesh",
-    )
-    .await;
+    small
+        .until_error("clusterID 300 is larger than the 255 clusters of this mesh")
+        .await;
     let mut large = Follower::new("rome", subject.store());
     large.max_connected = 511;
 
     large.start(Memory::default());
 
-    until_error(
-        &large,
-        "mismatched MaxConnectedClusters; local=511, remote=255",
-    )
-    .await;
+    large
+        .until_error("mismatched MaxConnectedClusters; local=511, remote=255")
+        .await;
+}
+
+async fn a_mesh_of_511_accepts_large_ids_and_one_of_255_any_limit<S: Subject>(subject: S) {
+    let mut writer = Writer::new("rome", subject.store());
+    writer.fill(&["cart"]).await;
+    let large = Capabilities {
+        max_connected_clusters: 511,
+        ..capable()
+    };
+
+    writer.config(511, large.clone()).await;
+    let mut of_511 = Follower::new("rome", subject.store());
+    of_511.max_connected = 511;
+    of_511.start(Memory::default());
+    of_511.until_state(PeerState::Ready).await;
+    let id = of_511.status().config.unwrap().id.get();
+    writer.config(255, large).await;
+    let mut of_255 = Follower::new("rome", subject.store());
+    of_255.start(Memory::default());
+
+    of_255.until_state(PeerState::Ready).await;
+    assert_eq!(id, 511);
+}
+
+async fn exports_are_followed_although_the_peer_has_the_mcs_api_switched_off<S: Subject>(
+    subject: S,
+) {
+    let mut writer = Writer::new("rome", subject.store());
+    writer.fill(&["cart"]).await;
+    let service_exports_enabled = Some(false);
+    let capabilities = Capabilities {
+        service_exports_enabled,
+        ..capable()
+    };
+    writer.config(2, capabilities).await;
+    let mut follower = Follower::new("rome", subject.store());
+
+    follower.start(Memory::default());
+
+    follower.until_state(PeerState::Ready).await;
+    assert_eq!(follower.rows(), ["cart"]);
 }
 
 async fn without_mcs_api_exports_are_not_followed_and_not_waited_for<S: Subject>(subject: S) {

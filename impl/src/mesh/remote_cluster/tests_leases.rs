@@ -96,6 +96,7 @@ async fn leftovers_of_an_earlier_writer_go_once_the_canary_has_stood_for_long() 
     let subject = InMemory::start().await;
     let (writer, follower, lease) = followed_with_two_leases(&subject, &["left-over"]).await;
     writer.export("cart", 1).await;
+    let _beating = writer.keep_beating();
     let begin = tokio::time::Instant::now();
 
     writer.store.revoke(lease).await.unwrap();

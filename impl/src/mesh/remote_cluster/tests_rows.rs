@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kvstore::{
     KvStore,
-    testing::{Subject, eventually},
+    testing::{Etcd, Memory as InMemory, Subject, eventually},
 };
 
 battery![
@@ -24,6 +24,7 @@ battery![
     a_compaction_while_cut_off_leads_to_a_new_list,
     a_bad_record_keeps_the_last_good_row_and_is_counted,
     a_lying_record_changes_nothing_and_is_counted,
+    a_refused_record_is_counted_once_however_often_it_is_listed,
     a_service_with_the_id_of_another_cluster_is_refused,
     a_service_that_is_no_longer_shared_is_removed,
     a_writer_that_starts_anew_replaces_the_rows,
@@ -232,6 +233,34 @@ async fn a_bad_record_keeps_the_last_good_row_and_is_counted<S: Subject>(subject
     eventually("the good one", async || follower.second("cart") == Some(5)).await;
 }
 
+async fn a_refused_record_is_counted_once_however_often_it_is_listed<S: Subject>(subject: S) {
+    let (writer, mut follower) = followed(&subject, &["cart"]).await;
+    let key = format!(
+        "{}shop/bad",
+        key::service_exports_prefix(&writer.name, false)
+    );
+    let statuses = follower.state.statuses().clone();
+    let refused = || statuses.records_refused(&writer.name, Resource::ServiceExports);
+
+    writer.put(&key, b"{ broken".to_vec()).await;
+    eventually("it is refused", async || refused() == 1).await;
+    let memory = follower.stop().await;
+    writer.export("web", 1).await;
+    writer.export("web", 2).await;
+    subject.compact().await;
+    follower.start(memory);
+    follower.until_rows(&["cart", "web"]).await;
+    let after_another_list = refused();
+    writer.put(&key, b"{ broken".to_vec()).await;
+
+    eventually("another writing counts", async || refused() == 2).await;
+    assert_eq!(after_another_list, 1);
+    assert_eq!(
+        follower.status().kinds[&Resource::ServiceExports].refused,
+        2
+    );
+}
+
 async fn a_lying_record_changes_nothing_and_is_counted<S: Subject>(subject: S) {
     let (writer, follower) = followed(&subject, &["cart"]).await;
     let prefix = key::service_exports_prefix(&writer.name, false);
@@ -299,6 +328,50 @@ async fn a_writer_that_starts_anew_replaces_the_rows<S: Subject>(subject: S) {
 
     follower.until_rows(&["cart", "web"]).await;
     follower.until_state(PeerState::Ready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_emptied_behind_a_standing_connection_is_noticed_within_seconds() {
+    let subject = InMemory::start().await;
+    let (mut writer, follower) = followed(&subject, &["cart", "gone"]).await;
+
+    writer.store.wipe_silently();
+    let begin = tokio::time::Instant::now();
+    follower.until_state(PeerState::Suspect).await;
+    let noticed = begin.elapsed();
+    let rows = follower.rows();
+    writer.fill(&["cart"]).await;
+
+    assert!(noticed.as_secs() <= 5, "{noticed:?}");
+    assert_eq!(rows, ["cart", "gone"]);
+    follower.until_rows(&["cart"]).await;
+    follower.until_state(PeerState::Ready).await;
+}
+
+#[tokio::test]
+async fn an_etcd_that_is_emptied_in_place_is_noticed_within_seconds() {
+    let mut etcd = Etcd::start().await;
+    let (mut writer, follower) = followed(&etcd, &["cart", "gone"]).await;
+    let failures = follower.status().failures;
+
+    let begin = std::time::Instant::now();
+    let wiped = async {
+        etcd.wipe().await;
+        begin.elapsed()
+    };
+    let suspect = async {
+        follower.until_state(PeerState::Suspect).await;
+        begin.elapsed()
+    };
+    let (answers, noticed) = tokio::join!(wiped, suspect);
+    writer.fill(&["cart"]).await;
+    follower.until_rows(&["cart"]).await;
+    let replaced = begin.elapsed().saturating_sub(answers);
+    follower.until_state(PeerState::Ready).await;
+
+    assert!(noticed.as_secs() < 10, "the loss: {noticed:?}");
+    assert!(replaced.as_secs() < 10, "the new content: {replaced:?}");
+    assert!(follower.status().failures > failures);
 }
 
 async fn many_exports_come_and_go<S: Subject>(subject: S) {

@@ -88,7 +88,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             async { self.store.get(&place.canary).await.map_err(Error::from) },
             self.ended(leases.collect()),
         )?;
-        let mark = self.note(read)?.as_ref().map(Mark::of);
+        let mark = self.check(read)?.as_ref().map(Mark::of);
         let standing = match mark {
             None => Standing::Gone,
             Some(mark) if mark == synced => Standing::Same(mark),
