@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use tombolo_core::names::{ClusterId, ClusterName, Namespace, ServiceName};
 
 use super::{
+    certs,
     explain_conflict::{self, ManifestSource},
     peer_args::PeerArgs,
     status,
@@ -40,6 +41,9 @@ pub enum Command {
     Run(Role),
     /// Print the CustomResourceDefinitions of ServiceExport and ServiceImport as YAML.
     Crds,
+    /// Make the certificates of a mesh etcd and its clients, or see what is wrong with some.
+    #[command(subcommand, after_long_help = certs::HELP)]
+    Certs(certs::Certs),
     /// Explain what the mesh does with a service, and what to change.
     #[command(subcommand)]
     Explain(Explain),

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input (a flag, a file, a kubeconfig); `tombolo status` has more, see its help.
 
 pub mod args;
+pub mod certs;
 pub mod components;
 pub mod explain_conflict;
 mod peer_args;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> Result<()> {
             print!("{}", tombolo_api::crds::yaml());
             Ok(())
         }
+        Command::Certs(command) => certs::run(&command),
         Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Run(role) => {
@@ -57,6 +59,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<roles::IdTooLarge>()
             || cause.is::<tombolo_core::identity::Error>()
             || cause.is::<explain_conflict::Error>()
+            || cause.is::<certs::Error>()
             || cause.is::<users::Error>()
             || cause.is::<explain_conflict::ManifestError>()
             || cause.is::<status::Error>()

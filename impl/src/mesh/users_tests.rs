@@ -332,3 +332,33 @@ async fn a_user_that_is_removed_while_connected_is_refused_and_never_answered_wi
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_watch_that_is_open_outlives_its_user_until_the_connection_ends() {
+    let mut running = Running::start().await;
+    let admin = running.admin();
+    let rome = running.secure.store("remote-rome");
+    let scope = Scope::Prefix("cilium/state/".to_owned());
+    let mut watch = rome.watch(&scope, 0).await.unwrap();
+
+    replace(&running.secure.file("users.yaml"), "users: []\n");
+    eventually("rome is refused", async || {
+        rome.get("cilium/state/a").await.is_err()
+    })
+    .await;
+    admin
+        .put("cilium/state/a", b"1".to_vec(), None)
+        .await
+        .unwrap();
+    let budget = crate::kvstore::testing::BUDGET;
+    let seen = tokio::time::timeout(budget, watch.next()).await.unwrap();
+    running.secure.etcd.restart();
+    let ended = tokio::time::timeout(budget, watch.next()).await.unwrap();
+    SecureEtcd::until_connected(&admin).await;
+
+    // As docs/guide/security.md says.
+    assert_eq!(seen.unwrap().unwrap().events.len(), 1);
+    assert!(ended.unwrap().is_err());
+    let error = rome.watch(&scope, 0).await.unwrap_err();
+    assert_eq!(error.reason(), "Denied", "{error}");
+}

@@ -1,0 +1,261 @@
+//! Two clusters, mutual TLS end to end: certificates by `tombolo certs`, users by `tombolo run mesh`, and an operator that reads as
+//! the peer `remote-b`.
+
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::api::{Api, PostParams};
+use serde_json::json;
+use tempfile::TempDir;
+use tombolo::{
+    kvstore::{KvStore, config::EtcdConfig, etcd::EtcdStore},
+    operator::crds,
+};
+use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
+use tombolo_testbed::{Assets, Cluster, Testbed, eventually};
+
+use crate::program::{make, tombolo};
+
+/// How long a condition may take on a busy machine.
+const BUDGET: Duration = Duration::from_mins(1);
+
+const NAMESPACE: &str = "shop";
+
+/// A process with its log; ends with the value.
+struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
+        let file = File::create(&log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file);
+        let child = command.spawn().context("the program starts")?;
+        Ok(Self { child, log })
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// The mesh etcd of cluster a, as its administrator would start it.
+struct MeshEtcd {
+    dir: TempDir,
+    client: String,
+    peer: String,
+}
+
+impl MeshEtcd {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            dir: tempfile::tempdir()?,
+            client: format!("https://127.0.0.1:{}", free_port()?),
+            peer: format!("http://127.0.0.1:{}", free_port()?),
+        })
+    }
+
+    fn start(&self, certs: &Path) -> Result<Process> {
+        let data = self.dir.path().join("data");
+        let mut command = Command::new(Assets::find()?.etcd);
+        command.arg("--data-dir").arg(data).args([
+            "--name=a",
+            "--log-level=warn",
+            "--unsafe-no-fsync",
+            "--client-cert-auth",
+            &format!("--listen-client-urls={}", self.client),
+            &format!("--advertise-client-urls={}", self.client),
+            &format!("--listen-peer-urls={}", self.peer),
+            &format!("--initial-advertise-peer-urls={}", self.peer),
+            &format!("--initial-cluster=a={}", self.peer),
+            &format!("--cert-file={}", certs.join("server.crt").display()),
+            &format!("--key-file={}", certs.join("server.key").display()),
+            &format!("--trusted-ca-file={}", certs.join("ca.crt").display()),
+        ]);
+        Process::start(&mut command, self.dir.path().join("log"))
+    }
+
+    /// A client file as Cilium has it, for this user.
+    fn client_file(&self, file: &Path, ca: &Path, pair: &Path) -> Result<()> {
+        let (ca, pair) = (ca.display(), pair.display());
+        let text = format!(
+            "endpoints:\n- {}\ntrusted-ca-file: {ca}\ncert-file: {pair}.crt\nkey-file: {pair}.key\n",
+            self.client
+        );
+        Ok(fs::write(file, text)?)
+    }
+}
+
+fn role(role: &str, cluster: &Cluster, dir: &Path, more: &[String]) -> Result<Process> {
+    let mut command = tombolo();
+    command
+        .args(["run", role, "--cluster-name", cluster.name()])
+        .args(["--cluster-id", &cluster.id().to_string()])
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig()?)
+        .arg(format!("--health-address=127.0.0.1:{}", free_port()?))
+        .args(more);
+    Process::start(
+        &mut command,
+        dir.join(format!("{role}-{}.log", cluster.name())),
+    )
+}
+
+async fn create_namespace(cluster: &Cluster) -> Result<()> {
+    let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
+    let api = Api::<Namespace>::all(cluster.client());
+    api.create(&PostParams::default(), &namespace).await?;
+    Ok(())
+}
+
+async fn export(cluster: &Cluster, name: &str) -> Result<()> {
+    let service = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 80}]},
+    }))?;
+    let services = Api::<Service>::namespaced(cluster.client(), NAMESPACE);
+    services.create(&PostParams::default(), &service).await?;
+    let export: ServiceExport = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    let exports = Api::<ServiceExport>::namespaced(cluster.client(), NAMESPACE);
+    exports.create(&PostParams::default(), &export).await?;
+    Ok(())
+}
+
+async fn until_imported(cluster: &Cluster, name: &str) -> Result<()> {
+    let imports = Api::<ServiceImport>::namespaced(cluster.client(), NAMESPACE);
+    eventually(BUDGET, &format!("{name} is imported"), async || {
+        imports
+            .get(name)
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+    })
+    .await?;
+    Ok(())
+}
+
+async fn until_logged(process: &Process, parts: &[&str]) -> Result<()> {
+    eventually(BUDGET, &format!("a line with {parts:?}"), async || {
+        let log = process.log();
+        let told = log
+            .lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)));
+        told.then_some(()).ok_or(log)
+    })
+    .await?;
+    Ok(())
+}
+
+fn copy_pair(from: &Path, to: &Path) -> Result<()> {
+    for end in ["crt", "key"] {
+        fs::copy(from.with_extension(end), to.with_extension("new"))?;
+        fs::rename(to.with_extension("new"), to.with_extension(end))?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_mesh_with_mutual_tls_is_set_up_by_three_commands_and_survives_a_wrong_certificate()
+-> Result<()> {
+    let testbed = Testbed::start(2).await?;
+    let (a, b) = (testbed.cluster(0), testbed.cluster(1));
+    crds::install(&a.client()).await?;
+    create_namespace(a).await?;
+    create_namespace(b).await?;
+    let work = tempfile::tempdir()?;
+    let at = |name: &str| work.path().join(name);
+
+    // 1. Certificates: b's are of the authority that both share.
+    make(&at("certs-a"), "a", &[]);
+    let shared =
+        [at("certs-a/ca.crt"), at("certs-a/ca.key")].map(|file| file.display().to_string());
+    make(
+        &at("certs-b"),
+        "b",
+        &["--ca-cert", &shared[0], "--ca-key", &shared[1]],
+    );
+    let etcd = MeshEtcd::new()?;
+    let running = etcd.start(&at("certs-a"))?;
+    etcd.client_file(&at("own"), &at("certs-a/ca.crt"), &at("certs-a/admin-a"))?;
+    fs::write(
+        at("users.yaml"),
+        "users:\n- {name: remote-b, role: remote}\n",
+    )?;
+
+    // 2. The mesh role bootstraps the etcd, then publishes.
+    let flags = [
+        format!("--etcd-config={}", at("own").display()),
+        "--cluster-users-enabled".to_owned(),
+        format!("--cluster-users-config-path={}", at("users.yaml").display()),
+    ];
+    let _mesh = role("mesh", a, work.path(), &flags)?;
+
+    // 3. The operator of b reads as remote-b.
+    fs::create_dir_all(at("peers"))?;
+    copy_pair(&at("certs-b/remote-b"), &at("common"))?;
+    etcd.client_file(&at("peers/a"), &at("certs-b/ca.crt"), &at("common"))?;
+    let flags = [format!("--clustermesh-config={}", at("peers").display())];
+    let operator = role("operator", b, work.path(), &flags)?;
+    export(a, "web").await?;
+    until_imported(b, "web").await?;
+
+    // What b may, tried with its own certificate.
+    let as_b = EtcdStore::new(EtcdConfig::read(&at("peers/a"))?);
+    as_b.get("cilium/cluster-config/a")
+        .await?
+        .entry
+        .context("b reads who a is")?;
+    let write = as_b
+        .put(
+            "cilium/state/serviceexports/v1/a/shop/evil",
+            Vec::new(),
+            None,
+        )
+        .await;
+    assert_eq!(write.unwrap_err().reason(), "Denied");
+
+    // A certificate of somebody else's authority, while the connection breaks.
+    make(&at("certs-x"), "b", &[]);
+    copy_pair(&at("certs-x/remote-b"), &at("common"))?;
+    drop(running);
+    let _running = etcd.start(&at("certs-a"))?;
+    let parts = [
+        "peer=a",
+        "peers/a: https://",
+        "the server refuses the client certificate",
+        "remote-b, signed by Tombolo CA of b",
+    ];
+    until_logged(&operator, &parts).await?;
+    export(a, "cart").await?;
+    copy_pair(&at("certs-b/remote-b"), &at("common"))?;
+    let mended = Instant::now();
+    until_imported(b, "cart").await?;
+    println!(
+        "imported {:?} after the certificate was mended",
+        mended.elapsed()
+    );
+    until_imported(b, "web").await?;
+    Ok(())
+}
