@@ -89,7 +89,7 @@ impl EtcdStore {
         .map(drop)
     }
 
-    /// Reads the roles of these users and the rights of these roles, as far as they exist, and the names of all users.
+    /// Reads the roles of these users and the rights of these roles, as far as they exist.
     pub async fn access(
         &self,
         wanted: impl Fn(&str) -> bool + Send,
@@ -107,10 +107,11 @@ impl EtcdStore {
                 .call(Step::Access, |client| async move {
                     client.auth_client().user_get(name).await
                 })
-                .await?;
-            access
-                .users
-                .insert(user, answer.roles().iter().cloned().collect());
+                .await;
+            if let Some(answer) = unless_gone(answer)? {
+                let roles = answer.roles().iter().cloned();
+                access.users.insert(user, roles.collect());
+            }
         }
         let existing = self
             .call(Step::Access, |client| async move {
@@ -127,9 +128,11 @@ impl EtcdStore {
                 .call(Step::Access, |client| async move {
                     client.auth_client().role_get(name).await
                 })
-                .await?;
-            let grants = answer.permissions().iter().map(grant).collect();
-            access.roles.insert(role.clone(), grants);
+                .await;
+            if let Some(answer) = unless_gone(answer)? {
+                let grants = answer.permissions().iter().map(grant).collect();
+                access.roles.insert(role.clone(), grants);
+            }
         }
         Ok(access)
     }
@@ -188,6 +191,15 @@ impl EtcdStore {
                 self.call(step, delete).await.map(drop)
             }
         }
+    }
+}
+
+/// The answer about a user or role that was listed; none when it went since.
+fn unless_gone<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Error::Refused { detail, .. }) if detail.contains("name not found") => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
