@@ -89,7 +89,8 @@ fn parse_id(text: &str) -> Result<u32, Error> {
     id.ok_or_else(|| rules::broken("key", text, "expected a numeric identity of 32 bits"))
 }
 
-/// One label as Cilium's `ParseLabel` reads it; none without a key. `$host` is short for `reserved:host`.
+/// One label as Cilium's `ParseLabel` reads it; none without a key, or with one that would not come back. `$host` is short
+/// for `reserved:host`.
 fn parse_label(text: &str) -> Option<(&str, Label)> {
     let (source, rest) = match text.strip_prefix('$') {
         Some(rest) => (RESERVED, rest),
@@ -108,7 +109,8 @@ fn parse_label(text: &str) -> Option<(&str, Label)> {
         source: source.to_owned(),
         value: value.to_owned(),
     };
-    (!key.is_empty()).then_some((key, label))
+    let can_be_written = !key.is_empty() && !key.contains('=');
+    can_be_written.then_some((key, label))
 }
 
 fn check_cluster(labels: &BTreeMap<String, Label>, cluster: &ClusterName) -> Result<(), Error> {

@@ -56,6 +56,17 @@ fn labels_are_read_as_cilium_reads_them(
 }
 
 #[rstest]
+#[case::two_equal_signs("$=a:app=b")]
+#[case::equal_sign_in_key("reserved:==host")]
+#[case::no_key("k8s:=b")]
+fn a_label_whose_key_cannot_be_written_is_left_out(#[case] text: &str) {
+    let identity = decode_text(&format!("{text};{CLUSTER}")).unwrap();
+
+    let keys: Vec<_> = identity.labels.keys().collect();
+    assert_eq!(keys, [CLUSTER_LABEL]);
+}
+
+#[rstest]
 #[case::empty("", "could not find expected label io.cilium.k8s.policy.cluster")]
 #[case::no_cluster(
     "k8s:app=cart;",
