@@ -127,11 +127,13 @@ fn a_broken_etcd_file_is_named_with_its_field() {
 fn a_missing_directory_of_peers_is_named() {
     let kubeconfig = file("kubeconfig-for-peers", KUBECONFIG);
 
-    let message = refused(&format!(
-        "run operator --cluster-name a --cluster-id 1 --health-address 127.0.0.1:0 --clustermesh-config /nowhere/peers --kubeconfig {kubeconfig}"
-    ));
+    for role in ["operator", "mesh --etcd-endpoints http://127.0.0.1:1"] {
+        let message = refused(&format!(
+            "run {role} --cluster-name a --cluster-id 1 --health-address 127.0.0.1:0 --clustermesh-config /nowhere/peers --kubeconfig {kubeconfig}"
+        ));
 
-    names(&message, &["/nowhere/peers", "--clustermesh-config"]);
+        names(&message, &["/nowhere/peers", "--clustermesh-config"]);
+    }
 }
 
 #[test]
