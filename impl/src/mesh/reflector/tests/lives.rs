@@ -217,9 +217,16 @@ async fn what_a_life_without_the_peer_began_with_is_not_taken_for_complete<S: Su
         .unwrap();
     rome.store.set_reachable(false);
 
-    here.patience.per_cluster = Duration::from_millis(1);
-    here.start(&[("rome", rome.store.clone())]);
-    here.until_ready().await;
+    let oslo = peer("oslo", &[]).await;
+    oslo.config(3, capable()).await;
+
+    here.start(&[("rome", rome.store.clone()), ("oslo", oslo.store.clone())]);
+    eventually("the other peer is copied", async || {
+        here.entry(&canary("oslo", Resource::ServiceExports))
+            .await
+            .is_some()
+    })
+    .await;
     let vouched = here.entry(&canary("rome", Resource::ServiceExports)).await;
     rome.store.set_reachable(true);
     eventually("the canary is back", async || {
