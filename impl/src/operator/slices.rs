@@ -55,11 +55,15 @@ impl Managed {
         for (name, change) in diff(Desired(&wanted), Actual(&present)) {
             let desired = self.desired.get(name).cloned().map(Box::new);
             match (change, desired, known(name)) {
-                (Change::Create(_), Some(desired), _) => applied.push(match others(name) {
-                    Some(other) if is_orphan(&other, &desired) => update(&other, desired),
-                    Some(other) => Write::Clash(other),
-                    None => Write::Apply(desired),
-                }),
+                (Change::Create(_), Some(desired), _) => match others(name) {
+                    // It came after the actual ones were looked up.
+                    Some(other) if is_twin(&other, &desired) => {}
+                    Some(other) if is_orphan(&other, &desired) => {
+                        applied.push(update(&other, desired));
+                    }
+                    Some(other) => applied.push(Write::Clash(other)),
+                    None => applied.push(Write::Apply(desired)),
+                },
                 (Change::Update { .. }, Some(desired), Some(actual)) => {
                     applied.push(update(actual, desired));
                 }
@@ -142,19 +146,27 @@ pub fn is_managed(slice: &EndpointSlice, manager: &str) -> bool {
         .is_some_and(|label| label == manager)
 }
 
+/// Whether a slice is the one that this controller made of the same Service. What is wrong with it, an event tells.
+fn is_twin(slice: &EndpointSlice, desired: &EndpointSlice) -> bool {
+    let manager = |slice: &EndpointSlice| slice.labels().get(keys::MANAGED_BY).cloned();
+    manager(slice) == manager(desired) && has_controller_of(slice, desired)
+}
+
 /// Whether a slice was ours: it is controlled by the Service that controls ours, and does not say that our other controller
 /// manages it. Whatever else it says, somebody has changed it: nobody makes slices of our names for that Service.
 fn is_orphan(slice: &EndpointSlice, desired: &EndpointSlice) -> bool {
+    let others =
+        [keys::MANAGED_BY_MESH, keys::MANAGED_BY_MIRROR].map(|manager| is_managed(slice, manager));
+    !others.contains(&true) && has_controller_of(slice, desired)
+}
+
+fn has_controller_of(slice: &EndpointSlice, desired: &EndpointSlice) -> bool {
     let controller = |slice: &EndpointSlice| {
         let mut owners = slice.owner_references().iter();
         let controller = owners.find(|owner| owner.controller == Some(true));
         controller.map(|owner| owner.uid.clone())
     };
-    let others =
-        [keys::MANAGED_BY_MESH, keys::MANAGED_BY_MIRROR].map(|manager| is_managed(slice, manager));
-    !others.contains(&true)
-        && controller(slice).is_some()
-        && controller(slice) == controller(desired)
+    controller(slice).is_some() && controller(slice) == controller(desired)
 }
 
 fn update(actual: &Arc<EndpointSlice>, mut desired: Box<EndpointSlice>) -> Write {
@@ -211,8 +223,11 @@ fn strays(desired: &EndpointSlice, actual: &EndpointSlice) -> Option<Value> {
     {
         patch["metadata"]["labels"][key] = Value::Null;
     }
-    let uids = |slice: &EndpointSlice| Owned::of(slice).owner_uids;
-    if uids(desired) != uids(actual) {
+    let (wanted, present) = (Owned::of(desired), Owned::of(actual));
+    if wanted.link.is_none() && present.link.is_some() {
+        patch["metadata"]["annotations"][keys::LOCAL_SLICE] = Value::Null;
+    }
+    if wanted.owner_uids != present.owner_uids {
         patch["metadata"]["ownerReferences"] = json!(desired.owner_references());
     }
     (patch != json!({})).then_some(patch)

@@ -88,6 +88,16 @@ fn a_slice_of_somebody_else_is_left_alone() {
 }
 
 #[test]
+fn a_slice_of_ours_that_comes_while_we_look_is_no_clash() {
+    let twin = slice("a", OURS, "10.0.0.1");
+
+    let writes =
+        managed(&[slice("a", OURS, "10.0.0.2")], &[]).writes(|_| Some(Arc::new(twin.clone())));
+
+    assert_eq!(writes, []);
+}
+
+#[test]
 fn a_slice_of_ours_that_somebody_gave_another_manager_is_mended() {
     let changed = slice("a", "somebody", "10.0.0.1");
 
@@ -121,4 +131,18 @@ fn labels_that_others_have_set_are_taken_off() {
         Some(json!({ "metadata": { "labels": { "foreign": null } } }))
     );
     assert_eq!(strays(&a, &a), None);
+}
+
+#[test]
+fn a_link_that_is_not_ours_is_taken_off_and_one_of_ours_stays() {
+    let a = slice("a", OURS, "10.0.0.1");
+    let mut linked = a.clone();
+    let link = (keys::LOCAL_SLICE.to_owned(), "other".to_owned());
+    linked.metadata.annotations = Some([link].into());
+
+    assert_eq!(
+        strays(&a, &linked),
+        Some(json!({ "metadata": { "annotations": { keys::LOCAL_SLICE: null } } }))
+    );
+    assert_eq!(strays(&linked, &linked), None);
 }
