@@ -150,6 +150,19 @@ impl Writer {
         self.apply_and_strip(write, seen, &body, strays).await
     }
 
+    /// Removes the fields of `seen` that are null in `patch`, unless the object has changed since: what would make the API
+    /// server refuse what is applied next.
+    pub async fn clear<K: Written>(
+        &self,
+        controller: Controller,
+        seen: &K,
+        patch: Value,
+    ) -> Result<K, Error> {
+        let nulls = |_: &K| Some(patch.clone());
+        self.strip(controller, Part::Object, seen.clone(), nulls)
+            .await
+    }
+
     async fn apply_and_strip<K: Written>(
         &self,
         write: (Controller, Verb, Part),

@@ -164,6 +164,12 @@ impl Context {
         ))
     }
 
+    /// Whether the namespace of this name is being deleted: nothing can be made in it any more.
+    pub fn is_terminating(&self, name: &NamespacedName) -> bool {
+        let namespace = self.caches.namespaces.get("", name.namespace.as_str());
+        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
+    }
+
     /// The Service of a name.
     pub fn service(&self, name: &NamespacedName) -> Option<Arc<Service>> {
         let services = &self.caches.services;

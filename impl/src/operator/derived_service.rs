@@ -29,6 +29,8 @@ use crate::operator::{
     service_import, virtual_ips,
 };
 
+mod restrictions;
+
 const CONTROLLER: Controller = Controller::DerivedService;
 
 /// Value of `clusterIP` of a headless Service. Kubernetes.
@@ -75,6 +77,9 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
         return Ok(());
     };
     if !service_import::is_settled(name, ctx) {
+        if ctx.is_terminating(name) {
+            return Ok(());
+        }
         let object = format!("Service {}", name.derived());
         return Err(apply::Error::Unsettled { object });
     }
@@ -87,19 +92,30 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
         import: import.as_deref(),
         actual: actual.as_deref(),
     };
-    let service = apply(&observed, ctx).await?;
-    match observed.import {
-        Some(import) if import.metadata.deletion_timestamp.is_none() => {
-            virtual_ips::offer(import, service.as_ref(), ctx).await
-        }
-        Some(_) | None => Ok(()),
+    let applied = apply(&observed, ctx).await;
+    let Some(import) = observed.import else {
+        return applied.map(drop);
+    };
+    let news = match &applied {
+        Ok(_) => restrictions::withheld(import),
+        Err(error) => restrictions::refusal(error),
+    };
+    if let Some(news) = news {
+        ctx.writer.announce(CONTROLLER, import, &news).await;
     }
+    virtual_ips::offer(import, applied?.as_ref(), ctx).await
 }
 
 async fn apply(observed: &Observed<'_>, ctx: &Context) -> Result<Option<Service>, apply::Error> {
     match (decide(observed), observed.actual) {
         (Decision::Apply(desired), Some(actual)) if is_same(&desired, actual) => {
             Ok(Some(actual.clone()))
+        }
+        (Decision::Apply(desired), Some(actual)) => {
+            if let Some(patch) = restrictions::obstacles(&desired, actual) {
+                ctx.writer.clear(CONTROLLER, actual, patch).await?;
+            }
+            write(&desired, ctx).await
         }
         (Decision::Recreate(desired), Some(actual)) => {
             info!("the derived Service has to be made anew: its virtual IP changes");
@@ -177,6 +193,7 @@ pub fn build(name: &NamespacedName, import: &ServiceImport) -> Service {
     let mut annotations = owned(import.metadata.annotations.as_ref());
     annotations.insert(keys::GLOBAL.to_owned(), "true".to_owned());
     annotations.insert(keys::DERIVED_SERVICE.to_owned(), derived.name.to_string());
+    restrictions::admit(&mut annotations);
     let headless = spec.type_ == ImportType::Headless.as_str();
     let policy = spec.internal_traffic_policy.as_deref();
     let affinity = spec

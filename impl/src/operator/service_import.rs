@@ -77,8 +77,10 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
             info!("no cluster exports it any more: removing the ServiceImport");
             return ctx.writer.delete(CONTROLLER, actual).await;
         }
-        // What is known of its clusters is still told.
-        (Decision::Leave, Some(actual)) if !observed.held.is_empty() => actual.clone(),
+        // What is known of its clusters is still told, and what is left of one that somebody's finalizer holds.
+        (Decision::Leave, Some(actual)) if !observed.held.is_empty() || is_leaving(actual) => {
+            actual.clone()
+        }
         (Decision::Delete | Decision::Leave, _) => return Ok(()),
     };
     status::update(&observed, &import, ctx).await
@@ -122,8 +124,7 @@ fn observe<'a>(
 /// ports that clash with none of its own are added. An import that never got a status is not deleted while a peer is loading,
 /// and one that no controller made is never deleted.
 pub fn decide(observed: &Observed<'_>) -> Decision {
-    let leaving = |import: &ServiceImport| import.metadata.deletion_timestamp.is_some();
-    if observed.actual.is_some_and(leaving) {
+    if observed.actual.is_some_and(is_leaving) {
         return Decision::Leave;
     }
     let Some(merged) = &observed.view.merged else {
@@ -236,6 +237,10 @@ pub fn is_ours(import: &ServiceImport) -> bool {
         .iter()
         .map(|key| import.annotations().contains_key(*key));
     annotated.any(|annotated| annotated) || has_clusters(import)
+}
+
+fn is_leaving(import: &ServiceImport) -> bool {
+    import.metadata.deletion_timestamp.is_some()
 }
 
 fn has_clusters(import: &ServiceImport) -> bool {

@@ -1,5 +1,7 @@
 //! An operator that has nothing to do does nothing, and what it does it does with few writes.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use k8s_openapi::api::{
     core::v1::{Namespace, Service},
@@ -7,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -15,7 +17,7 @@ use tombolo_api::{
     keys,
     v1beta1::{ServiceExport, ServiceImport},
 };
-use tombolo_testbed::Testbed;
+use tombolo_testbed::{Testbed, stays_for};
 
 use crate::{
     fake_peers::{export_from, service_from},
@@ -204,6 +206,39 @@ async fn an_event_costs_few_reconciles_and_no_more_writes_than_it_must() -> Resu
     ));
     let remote = operator.settled().await?;
     expect_cost("remote endpoint added", &remote.since(&local), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_somebody_keeps_from_ending_is_not_looked_at_again_and_again() -> Result<()>
+{
+    let (_turn, world, operator) = alone().await?;
+    let name = world.name("web");
+    let derived = name.derived().name.to_string();
+    operator.peers.export(export_from("east", &name));
+    world.expect_ready("web").await?;
+    let held = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
+    world.merge::<Service>(&derived, held).await?;
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let params = DeleteParams::default();
+    namespaces.delete(&world.namespace, &params).await?;
+    world.expect_gone::<ServiceImport>("web").await?;
+    let leaving = |service: &Service| service.metadata.deletion_timestamp.is_some();
+    world.expect(&derived, "it is held", leaving).await?;
+
+    let rest = operator.settled().await?;
+
+    // Longer than the first five delays between retries.
+    let at_rest = stays_for(Duration::from_secs(2), "nothing is done", async || {
+        let done = operator.counts().since(&rest);
+        (done == Counts::default())
+            .then_some(())
+            .ok_or_else(|| format!("{done:?}"))
+    });
+    let at_rest = at_rest.await;
+    let released = json!({ "metadata": { "finalizers": null } });
+    world.merge::<Service>(&derived, released).await?;
+    at_rest?;
     Ok(())
 }
 

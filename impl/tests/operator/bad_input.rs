@@ -243,6 +243,32 @@ async fn bad_hostname(world: &World, operator: &Operator) -> Result<()> {
     Ok(())
 }
 
+/// Annotations that the API server refuses on a derived Service cost the annotation, not the Service.
+async fn refused_annotations(world: &World, operator: &Operator) -> Result<()> {
+    let name = world.name("annotated");
+    let withheld = [
+        "service.beta.kubernetes.io/load-balancer-source-ranges",
+        "service.kubernetes.io/topology-aware-hints",
+    ];
+    let annotations = json!({
+        withheld[0]: "10.0.0.0/8", withheld[1]: "disabled", "service.kubernetes.io/topology-mode": "Auto",
+    });
+    let record = record(&name, "annotations", annotations.clone());
+    let refused = read_export(&operator.peers, &name, &record);
+    ensure!(refused.is_none(), "{refused:?}");
+    let import = world.expect_ready("annotated").await?;
+    let derived: Service = world.api().get(name.derived().name.as_str()).await?;
+    for (key, value) in annotations.as_object().unwrap() {
+        let exported = import.annotations().get(key).map(String::as_str);
+        ensure!(exported == value.as_str(), "{key}: {exported:?}");
+        let carried = derived.annotations().contains_key(key);
+        ensure!(carried != withheld.contains(&key.as_str()), "{key}");
+    }
+    world
+        .expect_event("annotated", "AnnotationsNotDerived")
+        .await
+}
+
 /// Imports that a user made: the definition accepts nine ports of one name, and port 0.
 async fn hand_made_imports(world: &World) -> Result<Vec<ServiceImport>> {
     let nine = "{name: http, port: 80}, ".repeat(9);
@@ -268,6 +294,7 @@ async fn bad_input_ends_in_a_reason_and_then_in_peace() -> Result<()> {
     nine_ports(&world, operator).await?;
     named_and_unnamed(&world, operator).await?;
     bad_hostname(&world, operator).await?;
+    refused_annotations(&world, operator).await?;
     let made = hand_made_imports(&world).await?;
     let before = operator.settled().await?;
 

@@ -243,12 +243,16 @@ async fn what_is_ours_is_put_right_when_somebody_edits_it() -> Result<()> {
         json!({ "spec": { "selector": { "app": "other" } } }),
         json!({ "spec": { "ports": [{ "name": "other", "port": 81 }] } }),
         json!({ "spec": { "sessionAffinity": "ClientIP", "internalTrafficPolicy": "Local", "trafficDistribution": "PreferClose" } }),
+        // As long as these stand, the API server refuses every other type.
+        json!({ "metadata": { "annotations": { "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8" } },
+                "spec": { "type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local" } }),
     ] {
         web.edit::<Service>(&web.derived, patch).await?;
     }
     for slice in [&mirrored, &remote] {
         for patch in [
             json!({ "metadata": { "labels": { "stray": "1", keys::SOURCE_CLUSTER: "west" } } }),
+            json!({ "metadata": { "annotations": { keys::LOCAL_SLICE: "other" } } }),
             json!({ "metadata": { "labels": { keys::MANAGED_BY: null, keys::KUBERNETES_SERVICE_NAME: "other" } } }),
             json!({ "metadata": { "ownerReferences": [] } }),
             json!({ "endpoints": [{ "addresses": ["10.66.0.1"] }] }),

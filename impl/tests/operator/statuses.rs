@@ -5,10 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::Service,
+    api::core::v1::{ResourceQuota, Service},
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
-use kube::api::{Patch, PatchParams};
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
 use tombolo_api::{
     keys,
@@ -248,4 +251,59 @@ async fn what_other_controllers_say_survives_and_stray_labels_do_not() -> Result
     let patch = json!({ "metadata": { "finalizers": null } });
     world.merge::<ServiceImport>("web", patch).await?;
     world.expect_gone::<ServiceImport>("web").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_whose_derived_service_is_refused_says_why_until_it_is_not() -> Result<()> {
+    let (world, operator) = shared().await?;
+    // Nobody may make another Service.
+    world
+        .create::<ResourceQuota>("{metadata: {name: none}, spec: {hard: {services: '0'}}}")
+        .await?;
+    let counted = |quota: &ResourceQuota| {
+        let status = quota.status.as_ref();
+        status.is_some_and(|status| status.used.is_some())
+    };
+    world.expect("none", "the quota counts", counted).await?;
+
+    operator
+        .peers
+        .export(export_from("east", &world.name("web")));
+
+    world.expect_event("web", "DerivedServiceRefused").await?;
+    let pending =
+        |import: &ServiceImport| of_import(import).is_some_and(|it| it.reason == "Pending");
+    world.expect("web", "it waits", pending).await?;
+    world.delete::<ResourceQuota>("none").await?;
+    world.expect_ready("web").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_is_being_deleted_and_held_by_a_finalizer_offers_nothing() -> Result<()> {
+    let (world, operator) = shared().await?;
+    let name = world.name("web");
+    operator.peers.export(export_from("east", &name));
+    world.expect_ready("web").await?;
+    let finalizers = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
+    let held: ServiceImport = world.merge("web", finalizers).await?;
+
+    world.delete::<ServiceImport>("web").await?;
+
+    let nothing = |import: &ServiceImport| {
+        let status = import.status.clone().unwrap_or_default();
+        import.metadata.deletion_timestamp.is_some()
+            && import.spec.ips.is_none()
+            && status.endpoint_slice_objects.as_deref() == Some("Absent")
+            && of_import(import).is_some_and(|ready| ready.reason == "Pending")
+    };
+    world.expect("web", "it offers nothing", nothing).await?;
+    world
+        .expect_gone::<Service>(name.derived().name.as_str())
+        .await?;
+    let finalizers = json!({ "metadata": { "finalizers": null } });
+    world.merge::<ServiceImport>("web", finalizers).await?;
+    let import = world.expect_ready("web").await?;
+    anyhow::ensure!(import.uid() != held.uid(), "it is the same");
+    Ok(())
 }

@@ -63,6 +63,19 @@ impl Error {
             Self::Refused { .. } => "Refused",
         }
     }
+
+    /// What the API server said, if it was asked and refuses the object as it is or for what it is not allowed to be.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Refused { source, .. } => match &**source {
+                kube::Error::Api(status) if (400..500).contains(&status.code) => {
+                    Some(&status.message)
+                }
+                _ => None,
+            },
+            Self::Stale { .. } | Self::NamespaceTerminating { .. } | Self::Unsettled { .. } => None,
+        }
+    }
 }
 
 /// What an answer of the API server means for a write.
@@ -139,6 +152,8 @@ mod tests {
             let error = classify(Verb::Apply, "Service shop/web".to_owned(), error);
             assert_eq!(error.reason(), expected);
             assert!(error.to_string().contains("Service shop/web"), "{error}");
+            let said = (expected == "Refused").then_some("no");
+            assert_eq!(error.refusal(), said);
         }
     }
 }
