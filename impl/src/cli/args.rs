@@ -30,10 +30,6 @@ pub struct Cli {
 }
 
 /// The subcommands.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one, made when the process begins"
-)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one role of Tombolo until it is told to stop.
