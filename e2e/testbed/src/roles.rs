@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -117,6 +118,12 @@ impl Cluster {
         let mut managed = plane.managed(role.into(), &binary, args, probe);
         managed.process.set_environment(environment);
         Ok(plane.components.launch(role.into(), managed).await?)
+    }
+
+    /// The health address of a role, which answers while the role runs.
+    pub fn role_address(&self, role: Role) -> Result<SocketAddr, Error> {
+        let plane = self.plane("run roles of Tombolo")?;
+        Ok(plane.ports.address(health_port(role)))
     }
 
     /// A page of a role's health address, such as `/metrics`.

@@ -10,9 +10,11 @@ use crate::{
     kvstore::etcd::EtcdStore,
     mesh::{
         config_dir,
+        metrics::{self, Counterpart},
         peers::{LocalCluster, Statuses},
         reflector::{self, DRAIN_GRACE, Metrics, Patience},
     },
+    status::answer::Copies,
     telemetry::health::Health,
 };
 
@@ -36,6 +38,7 @@ impl Reflection {
         config_dir::check(directory)?;
         let statuses = Statuses::default();
         statuses.register_metrics(registry);
+        metrics::register(registry, &statuses, Counterpart::KvStoreMesh);
         Ok(Some(Self {
             args: args.clone(),
             directory: directory.clone(),
@@ -47,6 +50,12 @@ impl Reflection {
     /// The peers that are copied.
     pub(super) fn statuses(&self) -> Statuses {
         self.statuses.clone()
+    }
+
+    /// What is said of the copies.
+    pub(super) fn copies(&self) -> Box<dyn Fn() -> Copies + Send + Sync> {
+        let metrics = self.metrics.clone();
+        Box::new(move || metrics.copies())
     }
 
     /// The part, as it runs.

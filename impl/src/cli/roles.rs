@@ -25,6 +25,7 @@ use crate::{
     kvstore::{config::EtcdConfig, etcd::EtcdStore},
     mesh::{
         config_dir,
+        metrics::{self, Counterpart},
         peers::{LocalCluster, RemoteState, Statuses, run_peers},
         publisher::{self, Metrics, View, records::Publishing},
         users,
@@ -39,7 +40,7 @@ use crate::{
         answer::Member,
         pages::{Source, peer_checks},
     },
-    telemetry::health::Health,
+    telemetry::{health::Health, series::Announced},
 };
 
 /// Flags that contradict each other.
@@ -88,6 +89,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     let metrics = Metrics::register(&mut registry);
     let reflection = Reflection::of(&args, &mut registry)?;
     let view = View::default();
+    view.register(&mut registry);
     let peers = reflection.as_ref().map(Reflection::statuses);
     let health = Health::new(registry).with_pulses(view.inquiries().pulses().clone());
     let health = match &peers {
@@ -103,6 +105,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         health: health.clone(),
         peers,
         store: Some(view.clone()),
+        copies: reflection.as_ref().map(Reflection::copies),
     };
     let reflect =
         reflection.map(|part| part.component(&health, name.clone(), store.clone(), cancel.clone()));
@@ -218,6 +221,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
     let remote = RemoteState::new(Arc::new(move |dirty| reported.remote(&dirty)));
     let mut registry = Registry::default();
     remote.register_metrics(&mut registry);
+    metrics::register(&mut registry, remote.statuses(), Counterpart::Operator);
     let on_write = count_writes(&mut registry);
     let on_reconcile = count_reconciles(&mut registry);
     let caches = Caches::new();
@@ -231,6 +235,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
         health,
         peers: Some(statuses),
         store: None,
+        copies: None,
     }
     .shown();
     let serve = serve(health, &args.cluster, cancel);
@@ -363,7 +368,7 @@ fn count_writes(registry: &mut Registry) -> OnWrite {
     registry.register(
         "tombolo_operator_api_writes",
         "Writes to the API server",
-        writes.clone(),
+        Announced(writes.clone()),
     );
     Arc::new(move |controller: Controller, verb: Verb| {
         let labels = vec![("controller", controller.as_str()), ("verb", verb.as_str())];
@@ -377,7 +382,7 @@ fn count_reconciles(registry: &mut Registry) -> OnReconcile {
     registry.register(
         "tombolo_operator_reconciles",
         "Names that a controller has worked on",
-        reconciles.clone(),
+        Announced(reconciles.clone()),
     );
     Arc::new(move |controller: Controller, outcome: &'static str| {
         let labels = vec![("controller", controller.as_str()), ("outcome", outcome)];

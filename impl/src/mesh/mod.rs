@@ -3,6 +3,7 @@
 pub mod config_dir;
 pub mod inquiry;
 mod ledger;
+pub mod metrics;
 mod peer;
 mod peering;
 pub mod peers;
@@ -13,4 +14,5 @@ mod reservations;
 mod rows;
 mod statuses;
 pub mod tables;
+mod tallies;
 pub mod users;

@@ -15,12 +15,14 @@ use prometheus_client::{
     registry::Registry,
 };
 use tokio::{sync::watch, time::Instant};
-use tombolo_core::{names::ClusterName, wire::key::Resource};
+use tombolo_core::{evidence::Evidence, names::ClusterName, wire::key::Resource};
 
 use super::{
     inquiry::Inquiries,
     peer::{PeerState, PeerStatus},
+    tallies::Tallies,
 };
+use crate::telemetry::series::Announced;
 
 /// The status of every configured peer. Clones are the same.
 #[derive(Clone)]
@@ -33,6 +35,7 @@ struct Shared {
     changed: watch::Sender<u64>,
     refused: Family<Vec<(&'static str, String)>, Counter>,
     inquiries: Inquiries,
+    tallies: Tallies,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +67,7 @@ impl Default for Statuses {
                 changed: watch::Sender::new(0),
                 refused: Family::default(),
                 inquiries: Inquiries::default(),
+                tallies: Tallies::default(),
             }),
         }
     }
@@ -122,8 +126,9 @@ impl Statuses {
         registry.register(
             "tombolo_mesh_records_refused",
             "Records of a peer that were skipped because they are malformed or lie about their origin",
-            self.shared.refused.clone(),
+            Announced(self.shared.refused.clone()),
         );
+        registry.register_collector(Box::new(self.shared.tallies.clone()));
     }
 
     /// How many records of a peer were refused since this process began: malformed, or not the peer's to write.
@@ -134,6 +139,23 @@ impl Statuses {
     /// Counts a refused record; returns how many there were.
     pub(crate) fn count_refused(&self, cluster: &ClusterName, kind: Resource) -> u64 {
         self.refused(cluster, kind).inc() + 1
+    }
+
+    /// Counts records of a peer that were removed.
+    pub(crate) fn count_removed(
+        &self,
+        cluster: &ClusterName,
+        kind: Resource,
+        evidence: Evidence,
+        count: usize,
+    ) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.shared.tallies.removed(cluster, kind, evidence, count);
+    }
+
+    /// How often everything of a peer was removed because it was not heard of for longer than the cache time-to-live.
+    pub fn revocations(&self, cluster: &ClusterName) -> u64 {
+        self.shared.tallies.revocations(cluster)
     }
 
     /// Whether a peer was synced once.
@@ -152,6 +174,7 @@ impl Statuses {
     /// The configuration was read: these are the peers. Their status stays when they were there before.
     pub(crate) fn configure(&self, names: &BTreeSet<ClusterName>) {
         let now = Timestamp::now();
+        self.forget_counts(names);
         let changed = self.write(|peers| {
             let before = peers.by_name.len();
             peers.by_name.retain(|name, _| names.contains(name));
@@ -184,6 +207,9 @@ impl Statuses {
             };
             let before = (peer.status.state, peer.status.synced);
             update(&mut peer.status, now);
+            if before.0 != PeerState::Expired && peer.status.state == PeerState::Expired {
+                self.shared.tallies.revoked(cluster);
+            }
             before != (peer.status.state, peer.status.synced)
         });
         self.tell(changed);
@@ -198,11 +224,23 @@ impl Statuses {
         });
     }
 
+    /// The counters of peers that are not among these go.
+    fn forget_counts(&self, names: &BTreeSet<ClusterName>) {
+        self.shared.tallies.retain(names);
+        let gone = self.read(|peers| {
+            let known = peers.by_name.keys();
+            let gone = known.filter(|name| !names.contains(*name)).cloned();
+            gone.collect::<Vec<_>>()
+        });
+        for cluster in gone {
+            for kind in Resource::ALL {
+                self.shared.refused.remove(&labels(&cluster, kind));
+            }
+        }
+    }
+
     fn refused(&self, cluster: &ClusterName, kind: Resource) -> Counter {
-        let labels = vec![
-            ("cluster", cluster.to_string()),
-            ("kind", kind.name().to_owned()),
-        ];
+        let labels = labels(cluster, kind);
         self.shared.refused.get_or_create_owned(&labels)
     }
 
@@ -221,6 +259,13 @@ impl Statuses {
         let peers = self.shared.peers.write();
         write(&mut peers.unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn labels(cluster: &ClusterName, kind: Resource) -> Vec<(&'static str, String)> {
+    vec![
+        ("cluster", cluster.to_string()),
+        ("kind", kind.name().to_owned()),
+    ]
 }
 
 impl Known {

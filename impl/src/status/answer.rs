@@ -29,6 +29,18 @@ pub struct Answer {
     pub peers: Option<Peers>,
     /// The own store; none when the role writes none.
     pub store: Option<OwnStore>,
+    /// The copies of the peers in the own store; none when the role makes none.
+    pub copies: Option<Copies>,
+}
+
+/// Copies of peers' records in the own store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Copies {
+    /// Whether this replica makes them; else it stands by, and follows no peers.
+    pub leads: bool,
+    /// Records that wait to be written, at least.
+    pub waiting: u64,
 }
 
 /// A cluster by name and id.

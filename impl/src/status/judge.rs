@@ -87,7 +87,8 @@ impl Verdict {
 pub fn findings(answer: &Answer) -> Vec<Finding> {
     let mut found = process(answer);
     if let Some(peers) = &answer.peers {
-        if !peers.configured {
+        let stands_by = answer.copies.as_ref().is_some_and(|copies| !copies.leads);
+        if !peers.configured && !stands_by {
             found.push(Finding::new(
                 Level::Unknown,
                 "peers",
@@ -99,6 +100,15 @@ pub fn findings(answer: &Answer) -> Vec<Finding> {
         found.extend(of_peers.flat_map(|peer| peer::findings(peer, answer.at)));
     }
     found.extend(answer.store.iter().flat_map(of_store));
+    let waiting = answer.copies.as_ref().map_or(0, |copies| copies.waiting);
+    if waiting > 0 {
+        found.push(Finding::new(
+            Level::Behind,
+            "copies",
+            format!("{waiting} records of peers wait to be copied into the own store"),
+            "ask again; if they stay, see the warnings of the reflector in the log",
+        ));
+    }
     found
 }
 

@@ -6,7 +6,7 @@ use tombolo_core::{
 
 use super::*;
 use crate::status::{
-    answer::{Failure, Failures, Lease, Peer},
+    answer::{Copies, Failure, Failures, Lease, Peer},
     testkit::{ago, late, lost, mesh, operator, peer, store},
 };
 
@@ -158,6 +158,21 @@ fn lease(confirmed_seconds_ago: Option<f64>) -> Lease {
         held: 1,
         confirmed_seconds_ago,
     }
+}
+
+#[test]
+fn copies_that_wait_are_behind_and_a_replica_that_stands_by_follows_nobody() {
+    let copies = |leads, waiting| {
+        let mut answer = mesh(store());
+        answer.peers = operator(Vec::new()).peers;
+        answer.peers.as_mut().unwrap().configured = leads;
+        answer.copies = Some(Copies { leads, waiting });
+        verdict(&answer)
+    };
+
+    assert_eq!(copies(true, 0), Verdict::Well);
+    assert_eq!(copies(true, 1), Verdict::Behind);
+    assert_eq!(copies(false, 0), Verdict::Well);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
-    answer::{Answer, Asked, Member, Peer, Peers, Ready},
+    answer::{Answer, Asked, Copies, Member, Peer, Peers, Ready},
     remote_cluster::RemoteCluster,
 };
 use crate::{
@@ -51,6 +51,8 @@ pub struct Source {
     pub peers: Option<Statuses>,
     /// The own store, if the role writes one.
     pub store: Option<View>,
+    /// What is said of copies of the peers, if the role makes any. Asked after the peers.
+    pub copies: Option<Box<dyn Fn() -> Copies + Send + Sync>>,
 }
 
 struct Asking {
@@ -152,6 +154,7 @@ impl Asking {
             stuck: stuck.map(|check| check.name).collect(),
             peers,
             store: store.flatten(),
+            copies: source.copies.as_ref().map(|copies| copies()),
         }
     }
 }

@@ -121,6 +121,7 @@ pub(crate) fn operator(peers: Vec<Peer>) -> Answer {
             peers,
         }),
         store: None,
+        copies: None,
     }
 }
 

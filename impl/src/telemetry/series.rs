@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder},
+    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric, MetricEncoder},
     metrics::{MetricType, exemplar::Exemplar},
 };
 
@@ -42,6 +42,20 @@ impl Metric {
         Ok(Series(
             encoder.encode_descriptor(self.name, self.help, None, kind)?,
         ))
+    }
+}
+
+/// A family that is announced also while it has no series, so that whoever looks can see that it exists.
+#[derive(Debug)]
+pub struct Announced<M>(pub M);
+
+impl<M: EncodeMetric> EncodeMetric for Announced<M> {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.0.metric_type()
     }
 }
 

@@ -6,6 +6,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::telemetry::series::Announced;
+
 /// Counters of the publisher. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
@@ -39,12 +41,16 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("tombolo_publisher");
-        registry.register("puts", "Keys written", metrics.puts.clone());
-        registry.register("deletes", "Keys deleted", metrics.deletes.clone());
+        registry.register("puts", "Keys written", Announced(metrics.puts.clone()));
+        registry.register(
+            "deletes",
+            "Keys deleted",
+            Announced(metrics.deletes.clone()),
+        );
         registry.register(
             "failures",
             "Objects left out and calls to the store that failed",
-            metrics.failures.clone(),
+            Announced(metrics.failures.clone()),
         );
         metrics
     }

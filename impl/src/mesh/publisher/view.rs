@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
 use tokio::time::Instant;
 use tombolo_core::{names::ClusterName, wire::key::Resource};
 
@@ -14,6 +15,7 @@ use crate::{
     kvstore::KvStore,
     mesh::inquiry::{Found, Inquiries, Respondent, Sign},
     status::answer::{self, Asked, Failures, Lease, OwnStore},
+    telemetry::series::Metric,
 };
 
 /// A view of the publisher, from before it runs until after it ended. Clones are the same view.
@@ -52,9 +54,18 @@ impl View {
     /// Asks the store and the publisher; none when it does not run. Takes at most `bound`.
     pub async fn ask(&self, bound: Duration) -> Option<OwnStore> {
         let (_, found): (_, Found) = self.inquiries.ask_all(bound).await.pop_first()?;
+        let publisher = self.running()?;
+        Some(publisher.look(Asked::of(&found), self.failures()))
+    }
+
+    /// Shows gauges of the publisher; they have no series while it does not run.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self.clone()));
+    }
+
+    fn running(&self) -> Option<Arc<dyn Seen>> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = seen.as_ref().and_then(Weak::upgrade)?;
-        Some(seen.look(Asked::of(&found), self.failures()))
+        seen.as_ref().and_then(Weak::upgrade)
     }
 
     /// A publisher begins.
@@ -96,6 +107,51 @@ impl View {
             count: failures.0,
             last,
         }
+    }
+}
+
+const PUBLISHED: Metric = Metric::new(
+    "tombolo_publisher_published",
+    "Whether everything that is known is in the own store: 1, else 0",
+);
+const KEYS: Metric = Metric::new("tombolo_publisher_keys", "Keys in the own store");
+const WAITING: Metric = Metric::new(
+    "tombolo_publisher_queue_depth",
+    "Names that wait to be published, are tried again later or are in work",
+);
+const CONFIRMED: Metric = Metric::new(
+    "tombolo_publisher_lease_confirmed_seconds",
+    "Time since the own store last prolonged all leases of the records",
+);
+
+impl Collector for View {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let nobody_asked = Asked {
+            head: None,
+            error: None,
+            age_seconds: 0.0,
+            current: Vec::new(),
+        };
+        let publisher = self.running();
+        let store = publisher.map(|it| it.look(nobody_asked, Failures::default()));
+        let (store, alone): (_, [(&str, &str); 0]) = (store.as_ref(), []);
+        let mut published = PUBLISHED.gauge(&mut encoder)?;
+        if let Some(store) = store {
+            published.set(&alone, u32::from(store.published))?;
+        }
+        let mut keys = KEYS.gauge(&mut encoder)?;
+        for of in store.iter().flat_map(|store| &store.keys) {
+            keys.set(&[("kind", of.kind.as_str())], of.count)?;
+        }
+        let mut waiting = WAITING.gauge(&mut encoder)?;
+        if let Some(store) = store {
+            waiting.set(&alone, store.waiting)?;
+        }
+        let mut confirmed = CONFIRMED.gauge(&mut encoder)?;
+        if let Some(ago) = store.and_then(|store| store.lease.confirmed_seconds_ago) {
+            confirmed.set(&alone, ago)?;
+        }
+        Ok(())
     }
 }
 

@@ -127,6 +127,12 @@ impl Backlog {
         self.feeds.values().map(keys).sum()
     }
 
+    /// How many keys wait, and feeds of which keys are being written.
+    pub(super) fn waiting(&self) -> usize {
+        let busy = self.feeds.values().filter(|pending| pending.busy);
+        self.len() + busy.count()
+    }
+
     /// The next feed after the last one that may have a turn.
     fn next(&self, now: Instant, has_work: impl Fn(&Pending) -> bool) -> Option<Feed> {
         let may = |(_, pending): &(&Feed, &Pending)| {

@@ -1,12 +1,21 @@
 //! Counters of what was written into the store.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 use tombolo_core::names::ClusterName;
 
+use super::reflection::Reflection;
+use crate::{status::answer::Copies, telemetry::series::Announced};
+
 type Labels = Vec<(&'static str, String)>;
+
+/// What is copied, while it is.
+#[derive(Debug, Clone, Default)]
+struct Copying(Arc<Mutex<Option<Reflection>>>);
 
 /// Counters of the reflector. Clones count together.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +24,7 @@ pub struct Metrics {
     deletes: Family<Labels, Counter>,
     failures: Family<Labels, Counter>,
     leading: Gauge,
+    copying: Copying,
 }
 
 impl Metrics {
@@ -23,12 +33,16 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("tombolo_reflector");
-        registry.register("puts", "Copies written", metrics.puts.clone());
-        registry.register("deletes", "Copies deleted", metrics.deletes.clone());
+        registry.register("puts", "Copies written", Announced(metrics.puts.clone()));
+        registry.register(
+            "deletes",
+            "Copies deleted",
+            Announced(metrics.deletes.clone()),
+        );
         registry.register(
             "failures",
             "Calls to this cluster's store that failed",
-            metrics.failures.clone(),
+            Announced(metrics.failures.clone()),
         );
         registry.register(
             "leader_election_master_status",
@@ -51,8 +65,28 @@ impl Metrics {
         self.failures.get_or_create_owned(&labels).inc();
     }
 
-    pub(super) fn leads(&self, leads: bool) {
-        self.leading.set(leads.into());
+    /// What a replica that stands by, or copies, says of that when it is asked.
+    pub fn copies(&self) -> Copies {
+        let copying = self
+            .copying
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waiting = copying.as_ref().map(|of| of.state().backlog.waiting());
+        Copies {
+            leads: waiting.is_some(),
+            waiting: u64::try_from(waiting.unwrap_or_default()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// This replica copies from now on; or, without, does not any more.
+    pub(super) fn leads(&self, copying: Option<Reflection>) {
+        self.leading.set(copying.is_some().into());
+        *self
+            .copying
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = copying;
     }
 
     #[cfg(test)]

@@ -160,7 +160,7 @@ async fn reflect<S: KvStore>(
         mind_configuration(&reflection, &options.statuses),
         become_ready(&reflection, options),
     );
-    options.metrics.leads(true);
+    options.metrics.leads(Some(reflection.clone()));
     let outcome = tokio::select! {
         biased;
         error = lock.lost() => Err(Error::LockLost(error)),
@@ -168,7 +168,7 @@ async fn reflect<S: KvStore>(
         error = follow => Err(error.into()),
         _ = background => Ok(()),
     };
-    options.metrics.leads(false);
+    options.metrics.leads(None);
     if let Some(gate) = &options.gate {
         gate.set(false);
     }

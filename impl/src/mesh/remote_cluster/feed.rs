@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 use tombolo_core::{
-    evidence::{Canary, Complete},
+    evidence::{Canary, Complete, Evidence},
     peer_status::Limit,
     wire::cluster_config,
 };
@@ -82,6 +82,9 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                     let (kind, present) = (place.kind, &listed.present);
                     let origin = self.origin(kind);
                     let removed = self.records.retain_listed(&origin, present, complete);
+                    let evidence = Evidence::AbsentFrom(complete);
+                    self.statuses
+                        .count_removed(&self.peer, kind, evidence, removed);
                     let memory = self.memory.feed_mut(kind);
                     memory.synced = Some(mark);
                     memory.last_mark = Some(mark);

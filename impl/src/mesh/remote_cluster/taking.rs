@@ -102,10 +102,21 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                     tracing::warn!(%peer, kind = kind.name(), key, %error, reason, "a record is refused; what it said before stays");
                 }
             }
-            (RawChange::Set { key, .. }, Outcome::Gone) | (RawChange::Remove { key, .. }, _) => {
-                holdings.release(key);
+            (RawChange::Set { key, entry }, Outcome::Gone) => {
+                let revision = entry.mod_revision;
+                self.release(kind, key, Evidence::KeyDeleted { revision });
             }
+            (RawChange::Remove { key, evidence }, _) => self.release(kind, key, *evidence),
         }
+    }
+
+    /// Nothing is held under the key any more.
+    fn release(&mut self, kind: Resource, key: &str, evidence: Evidence) {
+        let holdings = &mut self.memory.feed_mut(kind).holdings;
+        let held = usize::from(holdings.contains(key));
+        holdings.release(key);
+        self.statuses
+            .count_removed(&self.peer, kind, evidence, held);
     }
 
     /// Something was not taken, or has to wait.
@@ -136,6 +147,11 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
 
     /// Everything of these kinds goes, and is forgotten.
     pub(super) fn drain(&mut self, kinds: &[Resource], evidence: Evidence) {
+        for &kind in kinds {
+            let held = self.memory.feed(kind).map(|memory| memory.holdings.len());
+            self.statuses
+                .count_removed(&self.peer, kind, evidence, held.unwrap_or_default());
+        }
         self.records.drain(&self.peer, kinds, evidence);
         for kind in kinds {
             self.memory.feed_mut(*kind).drained();
