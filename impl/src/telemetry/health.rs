@@ -189,7 +189,7 @@ impl Health {
 
 async fn count_for_ever(pulses: &[Pulses]) {
     join_all(pulses.iter().map(Pulses::count)).await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn lock<'a>(

@@ -126,18 +126,18 @@ const CONFIRMED: Metric = Metric::new(
 
 impl Collector for View {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let nobody_asked = Asked {
+        let unasked = Asked {
             head: None,
             error: None,
             age_seconds: 0.0,
             current: Vec::new(),
         };
-        let publisher = self.running();
-        let store = publisher.map(|it| it.look(nobody_asked, Failures::default()));
+        let running = self.running();
+        let store = running.map(|it| it.look(unasked, Failures::default()));
         let (store, alone): (_, [(&str, &str); 0]) = (store.as_ref(), []);
-        let mut published = PUBLISHED.gauge(&mut encoder)?;
+        let mut complete = PUBLISHED.gauge(&mut encoder)?;
         if let Some(store) = store {
-            published.set(&alone, u32::from(store.published))?;
+            complete.set(&alone, u32::from(store.published))?;
         }
         let mut keys = KEYS.gauge(&mut encoder)?;
         for of in store.iter().flat_map(|store| &store.keys) {
