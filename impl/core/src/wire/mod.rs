@@ -13,6 +13,8 @@ mod error;
 #[cfg(test)]
 mod generators;
 mod go_json;
+#[cfg(test)]
+mod hostile_tests;
 pub mod identity;
 pub mod ip;
 mod json;
