@@ -78,7 +78,7 @@ fn write(
 }
 
 #[test]
-fn one_command_makes_what_a_cluster_needs_with_ciliums_names_and_validity() {
+fn one_command_makes_what_a_cluster_needs_and_shows_no_key() {
     let (_kept, dir) = temporary();
 
     let said = make(
@@ -116,6 +116,15 @@ fn one_command_makes_what_a_cluster_needs_with_ciliums_names_and_validity() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn certificates_have_ciliums_names_and_validity() {
+    let (_kept, dir) = temporary();
+
+    let more = ["--peer", "rome", "--san", "paris.example,203.0.113.7"];
+    let said = make(&dir, "paris", &more);
+
     let server = &read(&dir, "server.crt")[0];
     assert_eq!(
         server.common_name.as_deref(),
@@ -299,18 +308,24 @@ fn secrets_have_ciliums_names_and_the_mode_of_authentication_chooses_the_remote_
     }
 }
 
-#[test]
-fn bad_input_names_the_file_the_field_the_rule_and_the_next_step() {
-    let (kept, dir) = temporary();
-    let inputs = kept.path().join("inputs");
+/// A directory with an authority, some that cannot sign now, a certificate that is none, and an empty file.
+fn bad_inputs(dir: &Path) -> PathBuf {
+    let inputs = dir.join("inputs");
     let good = write(&inputs, "good", None, -1..240);
     write(&inputs, "old", None, -48..-24);
     write(&inputs, "early", None, 24..48);
     write(&inputs, "leaf", Some(&good), -1..24);
     fs::write(inputs.join("empty.crt"), "").unwrap();
+    fs::create_dir(inputs.join("hollow")).unwrap();
+    inputs
+}
+
+#[test]
+fn bad_flags_and_files_are_named_with_the_rule_and_the_next_step() {
+    let (kept, dir) = temporary();
+    let inputs = bad_inputs(kept.path());
     let (dir, at) = (dir.display(), inputs.display());
     let make = format!("make {dir} --cluster-name paris");
-    let with = |cert: &str, key: &str| format!("{make} --ca-cert {at}/{cert} --ca-key {at}/{key}");
 
     refused(
         "make x --cluster-name Paris",
@@ -326,6 +341,33 @@ fn bad_input_names_the_file_the_field_the_rule_and_the_next_step() {
         &["--validity-days", "1..=36500"],
     );
     refused(&format!("{make} --ca-cert {at}/good.crt"), &["--ca-key"]);
+    refused(
+        &format!("{make} --trust {at}/leaf.crt"),
+        &["--trust", "leaf.crt: leaf: basicConstraints"],
+    );
+    refused(
+        &format!("bundle {at}/leaf.crt --into {dir}/x"),
+        &["FILE", "leaf.crt: leaf: basicConstraints"],
+    );
+    refused(
+        &format!("show {at}/nowhere"),
+        &["nowhere: cannot be read", "check the path"],
+    );
+    refused(
+        &format!("show {at}/hollow"),
+        &["hollow: holds no file NAME.crt", "tombolo certs make"],
+    );
+    assert!(!Path::new(&dir.to_string()).exists(), "nothing was written");
+}
+
+#[test]
+fn an_authority_that_cannot_sign_is_named_with_the_rule_and_the_next_step() {
+    let (kept, dir) = temporary();
+    let inputs = bad_inputs(kept.path());
+    let (dir, at) = (dir.display(), inputs.display());
+    let make = format!("make {dir} --cluster-name paris");
+    let with = |cert: &str, key: &str| format!("{make} --ca-cert {at}/{cert} --ca-key {at}/{key}");
+
     refused(
         &with("none.crt", "good.key"),
         &["--ca-cert", "none.crt: cannot be read", "check the path"],
@@ -366,23 +408,6 @@ fn bad_input_names_the_file_the_field_the_rule_and_the_next_step() {
     refused(
         &with("early.crt", "early.key"),
         &["early.crt: early is not valid before 20"],
-    );
-    refused(
-        &format!("{make} --trust {at}/leaf.crt"),
-        &["--trust", "leaf.crt: leaf: basicConstraints"],
-    );
-    refused(
-        &format!("bundle {at}/leaf.crt --into {dir}/x"),
-        &["FILE", "leaf.crt: leaf: basicConstraints"],
-    );
-    refused(
-        &format!("show {at}/nowhere"),
-        &["nowhere: cannot be read", "check the path"],
-    );
-    fs::create_dir(inputs.join("hollow")).unwrap();
-    refused(
-        &format!("show {at}/hollow"),
-        &["hollow: holds no file NAME.crt", "tombolo certs make"],
     );
     assert!(!Path::new(&dir.to_string()).exists(), "nothing was written");
 }
