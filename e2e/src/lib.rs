@@ -7,6 +7,7 @@ pub mod events;
 pub mod manifest;
 pub mod mutants;
 pub mod records;
+pub mod replicas;
 pub mod scenarios;
 pub mod scene;
 pub mod stats;

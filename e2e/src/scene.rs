@@ -72,6 +72,11 @@ impl<'t> Scene<'t> {
         Ok(scene)
     }
 
+    /// Its clusters.
+    pub fn testbed(&self) -> &'t Testbed {
+        self.testbed
+    }
+
     /// Its namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace

@@ -76,6 +76,9 @@ fn api_works_without(component: Component) -> bool {
         Component::ControllerManager
         | Component::MeshEtcd
         | Component::Mesh
-        | Component::Operator => true,
+        | Component::Operator
+        | Component::SecondOperator
+        | Component::SecondMeshEtcd
+        | Component::SecondMesh => true,
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tombolo::{
     kvstore::{KvStore, config::EtcdConfig, etcd::EtcdStore},
     mesh::publisher::{self, Metrics, Options, View, records::Publishing},
-    operator::crds,
+    operator::{crds, leadership::Tenure},
 };
 use tombolo_api::v1beta1::ServiceExport;
 use tombolo_core::{
@@ -179,7 +179,7 @@ async fn services_are_published_before_the_kind_of_exports_exists_and_exports_af
         None
     );
 
-    crds::install(&cluster.client()).await?;
+    crds::install(&cluster.client(), &Tenure::sole()).await?;
     create_export(cluster, &namespace).await?;
     running
         .holds(&export, &[r#""type":"ClusterSetIP""#, r#""port":80"#])
@@ -213,7 +213,7 @@ async fn services_are_published_before_the_kind_of_exports_exists_and_exports_af
 async fn an_api_server_that_is_away_withdraws_nothing() -> Result<()> {
     let testbed = Testbed::start(1).await?;
     let cluster = testbed.cluster(0);
-    crds::install(&cluster.client()).await?;
+    crds::install(&cluster.client(), &Tenure::sole()).await?;
     let namespace = cluster.namespace().await?;
     let address = create_service(cluster, &namespace).await?;
     create_export(cluster, &namespace).await?;

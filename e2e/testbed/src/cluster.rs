@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::atomic::AtomicU32,
 };
@@ -80,12 +81,45 @@ impl Cluster {
         Ok(&self.plane("give a kubeconfig file of its own")?.kubeconfig)
     }
 
+    /// Where the API server listens.
+    pub fn api_server_address(&self) -> Result<SocketAddr, Error> {
+        let plane = self.plane("tell where its API server listens")?;
+        Ok(plane.ports.address(Port::ApiServer))
+    }
+
+    /// The same credentials, for a client that reaches the API server by another address of 127.0.0.1, such as that of a
+    /// [`crate::Forwarder`]. The file is called after the address.
+    pub fn kubeconfig_by(&self, address: SocketAddr) -> Result<PathBuf, Error> {
+        let plane = self.plane("give a kubeconfig file of its own")?;
+        let failed = |path: &Path, source| Error::File {
+            path: path.to_owned(),
+            source,
+        };
+        let text = std::fs::read_to_string(&plane.kubeconfig)
+            .map_err(|source| failed(&plane.kubeconfig, source))?;
+        let own = plane.ports.address(Port::ApiServer).to_string();
+        let path = plane
+            .directory
+            .join(format!("kubeconfig-{}", address.port()));
+        std::fs::write(&path, text.replace(&own, &address.to_string()))
+            .map_err(|source| failed(&path, source))?;
+        Ok(path)
+    }
+
     /// URL of the etcd that this cluster publishes into for its peers.
     pub fn mesh_etcd_endpoint(&self) -> Result<String, Error> {
         Ok(self
             .plane("run an etcd for the mesh")?
             .ports
             .url(Port::MeshEtcdClient))
+    }
+
+    /// URL of the etcd that the second replica of the mesh publishes into, see [`Self::start_second`].
+    pub fn second_mesh_etcd_endpoint(&self) -> Result<String, Error> {
+        Ok(self
+            .plane("run an etcd for the mesh")?
+            .ports
+            .url(Port::SecondMeshEtcdClient))
     }
 
     /// Kills a process with SIGKILL and waits until its pid is gone.

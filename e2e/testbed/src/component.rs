@@ -35,6 +35,12 @@ pub enum Component {
     Mesh,
     /// `tombolo run operator`, after [`crate::Cluster::start_role`].
     Operator,
+    /// A second replica of the operator, after [`crate::Cluster::start_second`].
+    SecondOperator,
+    /// An etcd of its own for the second replica of the mesh, with another cluster id.
+    SecondMeshEtcd,
+    /// A second replica of `tombolo run mesh`, with that etcd, after [`crate::Cluster::start_second`].
+    SecondMesh,
 }
 
 impl Component {
@@ -47,6 +53,9 @@ impl Component {
             Self::MeshEtcd => "mesh-etcd",
             Self::Mesh => "mesh",
             Self::Operator => "operator",
+            Self::SecondOperator => "second-operator",
+            Self::SecondMeshEtcd => "second-mesh-etcd",
+            Self::SecondMesh => "second-mesh",
         }
     }
 }

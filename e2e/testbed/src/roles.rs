@@ -60,13 +60,19 @@ pub enum RoleError {
         /// What cargo said.
         output: String,
     },
+    /// Only roles have pages.
+    #[error("{component} is no role of Tombolo and has no pages")]
+    NoRole {
+        /// What it is.
+        component: Component,
+    },
     /// A role does not give a page.
-    #[error("{cluster}: {role:?} does not answer: {answer}; is it running?")]
+    #[error("{cluster}: {component} does not answer: {answer}; is it running?")]
     Page {
         /// Name of the cluster.
         cluster: String,
         /// The role.
-        role: Role,
+        component: Component,
         /// What it said instead.
         answer: String,
     },
@@ -90,7 +96,8 @@ impl Testbed {
 }
 
 impl Cluster {
-    /// Starts a role with the flags for this cluster and `extra` ones behind them, and waits until it is ready. A
+    /// Starts a role with the flags for this cluster and `extra` ones instead of those of the same name or behind them, and waits
+    /// until it is ready. An operator does not stand for election unless `extra` says so. A
     /// process of the same role that runs is killed first. What [`Self::kill9`], [`Self::pause`], [`Self::resume`],
     /// [`Self::stop`] and [`Self::restart`] do to other components they also do to roles.
     pub async fn start_role(&self, role: Role, extra: &[&str]) -> Result<(), Error> {
@@ -104,69 +111,128 @@ impl Cluster {
         extra: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<(), Error> {
+        self.launch_role(role, role.into(), extra, environment)
+            .await
+    }
+
+    /// Starts a second replica of a role beside the first: of the operator, or of the mesh with an etcd of its own
+    /// ([`Cluster::second_mesh_etcd_endpoint`]). It is called [`Component::SecondOperator`] or [`Component::SecondMesh`].
+    pub async fn start_second(
+        &self,
+        role: Role,
+        extra: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<(), Error> {
+        let component = match role {
+            Role::Mesh => {
+                self.start_second_mesh_etcd().await?;
+                Component::SecondMesh
+            }
+            Role::Operator => Component::SecondOperator,
+        };
+        self.launch_role(role, component, extra, environment).await
+    }
+
+    /// Starts the etcd of a second replica of the mesh alone, unless it runs: a store for a test to write into.
+    pub async fn start_second_mesh_etcd(&self) -> Result<(), Error> {
+        self.plane("run an etcd for the mesh")?
+            .launch_second_mesh_etcd()
+            .await
+    }
+
+    async fn launch_role(
+        &self,
+        role: Role,
+        component: Component,
+        extra: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<(), Error> {
         let plane = self.plane("run roles of Tombolo")?;
         let binary = binary().await?;
-        let address = plane.ports.address(health_port(role));
-        let mut args = flags(plane, role, &self.peers_directory()?);
+        let address = plane.ports.address(health_port(component)?);
+        let mut args = flags(plane, role, component, &self.peers_directory()?);
         args.push(format!("--health-address={address}"));
+        args.retain(|flag| !extra.iter().any(|extra| same_flag(flag, extra)));
         args.extend(extra.iter().map(|&flag| flag.to_owned()));
         let probe = Probe::Http {
             address,
             path: "/readyz",
             expect: "",
         };
-        let mut managed = plane.managed(role.into(), &binary, args, probe);
+        let mut managed = plane.managed(component, &binary, args, probe);
         managed.process.set_environment(environment);
-        Ok(plane.components.launch(role.into(), managed).await?)
+        Ok(plane.components.launch(component, managed).await?)
     }
 
     /// The health address of a role, which answers while the role runs.
     pub fn role_address(&self, role: Role) -> Result<SocketAddr, Error> {
         let plane = self.plane("run roles of Tombolo")?;
-        Ok(plane.ports.address(health_port(role)))
+        Ok(plane.ports.address(health_port(role.into())?))
     }
 
-    /// A page of a role's health address, such as `/metrics`.
-    pub async fn role_page(&self, role: Role, path: &str) -> Result<String, Error> {
-        let address = self
-            .plane("run roles of Tombolo")?
-            .ports
-            .address(health_port(role));
+    /// A page of a role's health address, such as `/metrics`. Of a second replica, name the component.
+    pub async fn role_page(&self, role: impl Into<Component>, path: &str) -> Result<String, Error> {
+        let component = role.into();
+        let plane = self.plane("run roles of Tombolo")?;
+        let address = plane.ports.address(health_port(component)?);
         let failed = |answer| RoleError::Page {
             cluster: self.name.clone(),
-            role,
+            component,
             answer,
         };
         Ok(http_page(address, path).await.map_err(failed)?)
     }
 }
 
-fn health_port(role: Role) -> Port {
-    match role {
-        Role::Mesh => Port::MeshHealth,
-        Role::Operator => Port::OperatorHealth,
+fn health_port(component: Component) -> Result<Port, RoleError> {
+    match component {
+        Component::Mesh => Ok(Port::MeshHealth),
+        Component::Operator => Ok(Port::OperatorHealth),
+        Component::SecondMesh => Ok(Port::SecondMeshHealth),
+        Component::SecondOperator => Ok(Port::SecondOperatorHealth),
+        Component::Etcd
+        | Component::ApiServer
+        | Component::ControllerManager
+        | Component::MeshEtcd
+        | Component::SecondMeshEtcd => Err(RoleError::NoRole { component }),
     }
 }
 
-fn flags(plane: &ControlPlane, role: Role, peers: &Path) -> Vec<String> {
+/// Whether two flags have the same name, so that the second replaces the first.
+fn same_flag(flag: &str, other: &str) -> bool {
+    let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+    flag.starts_with("--") && name(flag) == name(other)
+}
+
+fn flags(plane: &ControlPlane, role: Role, component: Component, peers: &Path) -> Vec<String> {
     let (name, own) = match role {
         Role::Mesh => {
-            let endpoint = plane.ports.url(Port::MeshEtcdClient);
-            ("mesh", format!("--etcd-endpoints={endpoint}"))
+            let etcd = if component == Component::SecondMesh {
+                Port::SecondMeshEtcdClient
+            } else {
+                Port::MeshEtcdClient
+            };
+            let endpoint = plane.ports.url(etcd);
+            ("mesh", vec![format!("--etcd-endpoints={endpoint}")])
         }
         Role::Operator => (
             "operator",
-            format!("--clustermesh-config={}", peers.display()),
+            vec![
+                format!("--clustermesh-config={}", peers.display()),
+                // One replica that is killed and started again would wait for the end of its own Lease.
+                "--leader-election=false".to_owned(),
+            ],
         ),
     };
-    vec![
+    let mut flags = vec![
         "run".to_owned(),
         name.to_owned(),
         format!("--kubeconfig={}", plane.kubeconfig.display()),
         format!("--cluster-name={}", plane.name),
         format!("--cluster-id={}", plane.id),
-        own,
-    ]
+    ];
+    flags.extend(own);
+    flags
 }
 
 /// The binary under test: `TOMBOLO_BIN`, else built once from this workspace, in the profile of the test.

@@ -3,8 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use tombolo_e2e::scene::Scene;
-use tombolo_testbed::{Component, Role, Testbed};
+use tombolo_e2e::{
+    replicas::Replicas,
+    scene::{SETTLE, Scene},
+};
+use tombolo_testbed::{Cluster, Component, Role, Testbed, eventually};
 
 use crate::{A, B};
 
@@ -26,7 +29,10 @@ pub(crate) async fn in_time(testbed: &Testbed) -> Result<()> {
     a.resume(Component::MeshEtcd)?;
     a.pause(Component::ApiServer)?;
     scene.add_pod(B, "of-b", "while-paused").await?;
-    let operator = timed(a.stop(Role::Operator)).await?;
+    has_work_in_hand(&Replicas::of(a)).await?;
+    let (operator, said) = tokio::join!(timed(a.stop(Role::Operator)), says_so(a, Role::Operator));
+    let operator = operator?;
+    said.context("the operator")?;
     a.resume(Component::ApiServer)?;
 
     ensure!(mesh < STOP, "the mesh took {mesh:?}");
@@ -36,6 +42,34 @@ pub(crate) async fn in_time(testbed: &Testbed) -> Result<()> {
     a.restart(Component::Mesh).await?;
     a.restart(Component::Operator).await?;
     scene.settled().await.context("after both are back")
+}
+
+/// Waits until a role says that it is not ready since it stops: before it has ended, so that nobody counts on it any more.
+async fn says_so(cluster: &Cluster, role: Role) -> Result<()> {
+    let what = "a role that stops to say so";
+    eventually(STOP, what, async || {
+        match cluster.role_page(role, "/readyz").await {
+            Err(error) if error.to_string().contains("stopping") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Waits until the operator hangs in a piece of work.
+async fn has_work_in_hand(operator: &Replicas<'_>) -> Result<()> {
+    let metric = "tombolo_queue_oldest_seconds";
+    eventually(
+        SETTLE,
+        "the operator to hang in a write",
+        async || match operator.greatest(Component::Operator, metric).await {
+            Ok(oldest) if oldest > 0.3 => Ok(()),
+            other => Err(format!("{other:?}")),
+        },
+    )
+    .await?;
+    Ok(())
 }
 
 async fn timed(stop: impl Future<Output = Result<(), tombolo_testbed::Error>>) -> Result<Duration> {

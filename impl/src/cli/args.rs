@@ -1,6 +1,6 @@
 //! Flags and their defaults. Help texts are written here and nowhere else.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
@@ -12,7 +12,10 @@ use super::{
     peer_args::PeerArgs,
     status,
 };
-use crate::telemetry::logs::Format;
+use crate::{
+    operator::apply::{Pace, Rate},
+    telemetry::logs::Format,
+};
 
 /// Multi-cluster Services for Kubernetes, compatible with Cilium ClusterMesh.
 #[derive(Debug, Parser)]
@@ -264,6 +267,45 @@ pub struct OperatorArgs {
     /// Install and upgrade the CRDs at the start; they are never downgraded.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub install_crds: bool,
+    /// Which of several replicas writes.
+    #[command(flatten)]
+    pub election: ElectionArgs,
+    /// Writes to the API server per second, at most.
+    #[arg(long, default_value = "200")]
+    pub kube_api_qps: NonZeroU32,
+    /// Writes to the API server that may be made at once after a while without any.
+    #[arg(long, default_value = "1000")]
+    pub kube_api_burst: NonZeroU32,
+}
+
+impl OperatorArgs {
+    /// How fast the operator may write.
+    pub fn pace(&self) -> Pace {
+        Pace::limited(Rate {
+            per_second: self.kube_api_qps,
+            burst: self.kube_api_burst,
+        })
+    }
+}
+
+/// Flags of the election among replicas of the operator. They have to be the same for all.
+#[derive(Debug, Clone, Args)]
+pub struct ElectionArgs {
+    /// Whether replicas elect one that writes, by a Lease. Without it there must be only one replica.
+    #[arg(long, alias = "leader-elect", default_value_t = true, action = clap::ArgAction::Set)]
+    pub leader_election: bool,
+    /// How long the other replicas wait for a renewal before they take over from a leader that died.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    pub leader_election_lease_duration: Duration,
+    /// How long the leader goes on writing without a renewal; shorter than the lease duration.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub leader_election_renew_deadline: Duration,
+    /// Time between renewals, and between two looks of another replica.
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub leader_election_retry_period: Duration,
+    /// Namespace of the Lease; that of the pod, or of the kubeconfig's context, when absent.
+    #[arg(long)]
+    pub leader_election_namespace: Option<Namespace>,
 }
 
 /// Parses `15m`, `90s`, `1h 30m`.

@@ -17,17 +17,29 @@ pub struct Component {
     pub run: BoxFuture<'static, Result<()>>,
 }
 
-/// Runs all components. When one ends, for whatever reason, the others are told to stop and are waited for.
-pub async fn run_all(components: Vec<Component>, cancel: CancellationToken) -> Result<()> {
+/// A role: its parts, and the one that outlives them.
+pub struct Parts {
+    /// The parts, in no order.
+    pub components: Vec<Component>,
+    /// What goes on until all parts have ended, and ends by `finished`: it tells that the role is stopping.
+    pub last: Component,
+    /// Tells `last` to end.
+    pub finished: CancellationToken,
+}
+
+/// Runs all parts. When one ends, for whatever reason, the others are told to stop and are waited for.
+pub async fn run_all(parts: Parts, cancel: CancellationToken) -> Result<()> {
     let mut running = JoinSet::new();
-    for Component { name, run } in components {
-        running.spawn(async move { (name, run.await) });
+    let mut left = parts.components.len();
+    let all = parts.components.into_iter().map(|part| (part, false));
+    for (Component { name, run }, last) in all.chain([(parts.last, true)]) {
+        running.spawn(async move { (name, last, run.await) });
     }
     let mut outcome = Ok(());
     while let Some(ended) = running.join_next().await {
-        let result = match ended {
-            Ok((name, result)) => result.with_context(|| format!("{name} failed")),
-            Err(panicked) => Err(anyhow!("a component panicked: {panicked}")),
+        let (last, result) = match ended {
+            Ok((name, last, result)) => (last, result.with_context(|| format!("{name} failed"))),
+            Err(panicked) => (false, Err(anyhow!("a component panicked: {panicked}"))),
         };
         if let Err(failure) = &result {
             error!(error = format!("{failure:#}"), "stopping");
@@ -36,6 +48,10 @@ pub async fn run_all(components: Vec<Component>, cancel: CancellationToken) -> R
             outcome = result;
         }
         cancel.cancel();
+        left -= usize::from(!last && left > 0);
+        if left == 0 {
+            parts.finished.cancel();
+        }
     }
     outcome
 }
@@ -69,6 +85,17 @@ mod tests {
         Component { name, run }
     }
 
+    /// Parts with a last one that ends when it is told to.
+    fn parts(components: Vec<Component>) -> Parts {
+        let finished = CancellationToken::new();
+        let last = until_cancelled("health", &finished);
+        Parts {
+            components,
+            last,
+            finished,
+        }
+    }
+
     #[tokio::test]
     async fn a_component_that_fails_stops_the_others_and_is_named() {
         let cancel = CancellationToken::new();
@@ -76,8 +103,9 @@ mod tests {
             name: "watcher",
             run: Box::pin(async { Err(anyhow!("no such host")) }),
         };
+        let parts = parts(vec![until_cancelled("server", &cancel), failing]);
 
-        let outcome = run_all(vec![until_cancelled("server", &cancel), failing], cancel).await;
+        let outcome = run_all(parts, cancel).await;
 
         let error = format!("{:#}", outcome.unwrap_err());
         assert_eq!(error, "watcher failed: no such host");
@@ -86,9 +114,42 @@ mod tests {
     #[tokio::test]
     async fn cancelling_ends_all_components_without_an_error() {
         let cancel = CancellationToken::new();
-        let components = vec![until_cancelled("a", &cancel), until_cancelled("b", &cancel)];
+        let parts = parts(vec![
+            until_cancelled("a", &cancel),
+            until_cancelled("b", &cancel),
+        ]);
         cancel.cancel();
 
-        assert!(run_all(components, cancel).await.is_ok());
+        assert!(run_all(parts, cancel).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_last_part_ends_after_all_others() {
+        let (cancel, release) = (CancellationToken::new(), CancellationToken::new());
+        let slow = until_cancelled("slow", &release);
+        let parts = parts(vec![until_cancelled("quick", &cancel), slow]);
+        let finished = parts.finished.clone();
+        let running = tokio::spawn(run_all(parts, cancel.clone()));
+
+        cancel.cancel();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!finished.is_cancelled());
+        release.cancel();
+
+        assert!(running.await.unwrap().is_ok());
+        assert!(finished.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_last_part_that_fails_stops_the_others() {
+        let cancel = CancellationToken::new();
+        let mut parts = parts(vec![until_cancelled("a", &cancel)]);
+        parts.last.run = Box::pin(async { Err(anyhow!("address in use")) });
+
+        let outcome = run_all(parts, cancel).await;
+
+        assert!(outcome.unwrap_err().to_string().contains("health failed"));
     }
 }

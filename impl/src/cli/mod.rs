@@ -5,8 +5,11 @@
 pub mod args;
 pub mod certs;
 pub mod components;
+mod counters;
+mod election;
 pub mod explain_conflict;
 mod peer_args;
+mod reach;
 mod reflection;
 mod render;
 mod roles;
@@ -18,6 +21,7 @@ use crate::{
     cluster::client,
     kvstore::config::ConfigError,
     mesh::{config_dir, users},
+    operator::leadership,
     telemetry::logs,
 };
 use args::{Cli, Command, Explain};
@@ -57,6 +61,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<ConfigError>()
             || cause.is::<config_dir::Error>()
             || cause.is::<roles::IdTooLarge>()
+            || cause.is::<leadership::SettingsError>()
             || cause.is::<tombolo_core::identity::Error>()
             || cause.is::<explain_conflict::Error>()
             || cause.is::<certs::Error>()

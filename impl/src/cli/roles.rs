@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use prometheus_client::{
-    metrics::{counter::Counter, family::Family},
-    registry::Registry,
-};
+use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +14,10 @@ use tombolo_core::{
 
 use super::{
     args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
-    components::{Component, run_all, stop_on_signals},
+    components::{Component, Parts, run_all, stop_on_signals},
+    counters::{count_reconciles, count_writes},
+    election,
+    reach::reach,
     reflection::Reflection,
 };
 use crate::{
@@ -30,17 +30,12 @@ use crate::{
         publisher::{self, Metrics, View, records::Publishing},
         users,
     },
-    operator::{
-        self, OnReconcile,
-        apply::{Controller, OnWrite, Verb},
-        context::Caches,
-        triggers::Queues,
-    },
+    operator::{self, context::Caches, gauges, triggers::Queues},
     status::{
         answer::Member,
         pages::{Source, peer_checks},
     },
-    telemetry::{health::Health, series::Announced},
+    telemetry::health::Health,
 };
 
 /// Flags that contradict each other.
@@ -64,17 +59,17 @@ pub(super) fn run(role: Role) -> Result<()> {
     let outcome = runtime.block_on(async {
         let cancel = CancellationToken::new();
         stop_on_signals(&cancel)?;
-        let components = match role {
+        let parts = match role {
             Role::Mesh(args) => mesh(args, &cancel).await?,
             Role::Operator(args) => operator(args, &cancel).await?,
         };
-        run_all(components, cancel).await
+        run_all(parts, cancel).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {
+async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Parts> {
     check_id(&args.cluster)?;
     let etcd = match &args.etcd_config {
         Some(file) => EtcdConfig::read(file)?,
@@ -88,6 +83,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let reflection = Reflection::of(&args, &mut registry)?;
+    let (reach, reached) = reach(&mut registry, &client, cancel);
     let view = View::default();
     view.register(&mut registry);
     let peers = reflection.as_ref().map(Reflection::statuses);
@@ -96,6 +92,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
         Some(peers) => watched(health, peers),
         None => health,
     };
+    let health = health.with_checks(reached);
     let gate = health.gate("published");
     let (users, allowed) = keep_users(&args, &etcd, name.clone(), &health, cancel);
     let store = EtcdStore::new(etcd);
@@ -110,7 +107,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     let reflect =
         reflection.map(|part| part.component(&health, name.clone(), store.clone(), cancel.clone()));
     let health = shown.shown();
-    let serve = serve(health, &args.cluster, cancel);
+    let (last, finished) = serve(health, &args.cluster, cancel);
     let stop = cancel.clone();
     let publish = async move {
         let Some(cluster) = name.get(&stop).await else {
@@ -137,11 +134,12 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Vec<Componen
     // Nothing is written before etcd asks who reads it.
     let writers = [publish].into_iter().chain(reflect);
     let writers = writers.map(|part| once_allowed(part, allowed.clone(), cancel.clone()));
-    Ok([serve, identify]
-        .into_iter()
-        .chain(writers)
-        .chain(users)
-        .collect())
+    let parts = [identify, reach].into_iter();
+    Ok(Parts {
+        components: parts.chain(writers).chain(users).collect(),
+        last,
+        finished,
+    })
 }
 
 /// Health with the deadmen of what follows peers, and a check for each peer.
@@ -211,7 +209,7 @@ fn once_allowed(
     }
 }
 
-async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<Component>> {
+async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Parts> {
     check_id(&args.cluster)?;
     config_dir::check(&args.clustermesh_config)?;
     let client = client_of(&args.cluster).await?;
@@ -226,8 +224,11 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
     let on_reconcile = count_reconciles(&mut registry);
     let caches = Caches::new();
     operator::metrics::register(&mut registry, &caches);
+    let election = election::of(&args.election, &client)?;
+    gauges::register(&mut registry, election.tenure(), &queues);
+    let (reach, reached) = reach(&mut registry, &client, cancel);
     let statuses = remote.statuses().clone();
-    let health = watched(Health::new(registry), &statuses);
+    let health = watched(Health::new(registry), &statuses).with_checks(reached);
     let ready = health.gate("controllers");
     let health = Source {
         role: "operator",
@@ -238,7 +239,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
         copies: None,
     }
     .shown();
-    let serve = serve(health, &args.cluster, cancel);
+    let (last, finished) = serve(health, &args.cluster, cancel);
     let follow = follow_peers(&args, name.clone(), remote.clone(), cancel.clone());
     let stop = cancel.clone();
     let control = async move {
@@ -250,21 +251,23 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Vec<
             default_global: args.cluster.default_global_namespace,
             install_crds: args.install_crds,
             caches,
+            election,
+            pace: args.pace(),
             on_write,
             on_reconcile,
             on_ready: Box::new(move || ready.set(true)),
         };
         Ok(operator::run(client, options, Arc::new(remote), queues, stop).await?)
     };
-    Ok(vec![
-        serve,
-        identify,
-        follow,
-        Component {
-            name: "controllers",
-            run: Box::pin(control),
-        },
-    ])
+    let control = Component {
+        name: "controllers",
+        run: Box::pin(control),
+    };
+    Ok(Parts {
+        components: vec![identify, reach, follow, control],
+        last,
+        finished,
+    })
 }
 
 fn follow_peers(
@@ -354,38 +357,21 @@ async fn client_of(args: &ClusterArgs) -> Result<kube::Client, client::Error> {
     client::client(args.kubeconfig.as_deref(), args.context.as_deref()).await
 }
 
-fn serve(health: Health, args: &ClusterArgs, cancel: &CancellationToken) -> Component {
-    let (address, cancel) = (args.health_address, cancel.clone());
-    Component {
+/// The health endpoint, and what tells it that everything else has ended.
+fn serve(
+    health: Health,
+    args: &ClusterArgs,
+    cancel: &CancellationToken,
+) -> (Component, CancellationToken) {
+    let (address, stop, finished) = (
+        args.health_address,
+        cancel.clone(),
+        CancellationToken::new(),
+    );
+    let end = finished.clone();
+    let component = Component {
         name: "health endpoint",
-        run: Box::pin(async move { Ok(health.serve(address, cancel).await?) }),
-    }
-}
-
-/// A counter of writes to the API server, by controller and verb.
-fn count_writes(registry: &mut Registry) -> OnWrite {
-    let writes: Family<Vec<(&'static str, &'static str)>, Counter> = Family::default();
-    registry.register(
-        "tombolo_operator_api_writes",
-        "Writes to the API server",
-        Announced(writes.clone()),
-    );
-    Arc::new(move |controller: Controller, verb: Verb| {
-        let labels = vec![("controller", controller.as_str()), ("verb", verb.as_str())];
-        writes.get_or_create(&labels).inc();
-    })
-}
-
-/// A counter of names that were worked on, by controller and outcome.
-fn count_reconciles(registry: &mut Registry) -> OnReconcile {
-    let reconciles: Family<Vec<(&'static str, &'static str)>, Counter> = Family::default();
-    registry.register(
-        "tombolo_operator_reconciles",
-        "Names that a controller has worked on",
-        Announced(reconciles.clone()),
-    );
-    Arc::new(move |controller: Controller, outcome: &'static str| {
-        let labels = vec![("controller", controller.as_str()), ("outcome", outcome)];
-        reconciles.get_or_create(&labels).inc();
-    })
+        run: Box::pin(async move { Ok(health.serve(address, stop, end).await?) }),
+    };
+    (component, finished)
 }

@@ -19,11 +19,14 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, warn};
 
+use super::client::watching;
+
 /// Delay before a failed watch is tried again; doubled up to [`WATCH_RETRY_MAX`].
 pub const WATCH_RETRY_FIRST: Duration = Duration::from_millis(100);
 
-/// Longest delay between attempts to watch. Short, since a restarted API server is back in about two seconds.
-pub const WATCH_RETRY_MAX: Duration = Duration::from_secs(1);
+/// Longest delay between attempts to watch. Short, since a restarted API server is back in about two seconds, and a definition
+/// that was installed just now should not wait for its first objects.
+pub const WATCH_RETRY_MAX: Duration = Duration::from_millis(500);
 
 /// A watch that has worked for so long begins with [`WATCH_RETRY_FIRST`] again when it fails.
 const WATCH_RETRY_RESET: Duration = Duration::from_secs(10);
@@ -107,7 +110,7 @@ impl<K: Cached> Cache<K> {
     ///
     /// Failures are retried for ever, and logged when they begin or change.
     pub async fn run(&self, api: Api<K>, on_change: impl Fn(Difference<'_, K>) + Send + Sync) {
-        let events = watcher(api, watcher::Config::default()).backoff(WatchBackoff::default());
+        let events = watcher(api, watching()).backoff(WatchBackoff::default());
         pin_mut!(events);
         let mut listing = BTreeMap::new();
         let mut failing = String::new();

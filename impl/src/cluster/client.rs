@@ -8,12 +8,21 @@ use std::{
 use kube::{
     Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    runtime::watcher,
 };
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// How long a connection attempt to the API server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the API server may be silent on a connection on which it owes something. Longer than [`WATCH_TIMEOUT_SECONDS`]: a
+/// watch without events says nothing for so long.
+const READ_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// After how long the API server is asked to end a watch; it is then watched on from where it was. A connection that swallows
+/// what is sent cannot be told from one without events, and lasts no longer than this.
+pub const WATCH_TIMEOUT_SECONDS: u32 = 25;
 
 /// A client that could not be made.
 #[derive(Debug, Error)]
@@ -56,8 +65,16 @@ pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
         None => Config::incluster().map_err(|source| Error::NotInCluster { source })?,
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    // A connection that was idle does not owe an answer for that time.
+    config.reset_reader_on_write = true;
     let server = config.cluster_url.to_string();
     Client::try_from(config).map_err(|source| Error::Client { server, source })
+}
+
+/// How to watch with a client of [`client`].
+pub fn watching() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)
 }
 
 /// An object, or none: there is no such object, or its kind is not served. For the latter an API server answers with a page of

@@ -20,7 +20,7 @@ use tombolo_core::identity::{
 };
 use tracing::{info, warn};
 
-use crate::cluster::client::{get_if_served, is_not_served};
+use crate::cluster::client::{get_if_served, is_not_served, watching};
 
 /// Delay before the properties are read again after a failure; doubled up to [`READ_RETRY_MAX`].
 const READ_RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -91,7 +91,7 @@ pub async fn guard(
 }
 
 async fn follow(api: Api<ClusterProperty>, identity: &Identity) -> Result<(), Changed> {
-    let mut events = pin!(watcher(api, watcher::Config::default()));
+    let mut events = pin!(watcher(api, watching()));
     let mut logged: Option<Instant> = None;
     while let Some(event) = events.next().await {
         match event {

@@ -6,3 +6,4 @@ pub mod cache;
 pub mod client;
 pub mod facts;
 pub mod identity;
+pub mod reach;

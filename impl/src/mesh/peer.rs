@@ -62,4 +62,6 @@ pub struct Dirty {
     pub kind: RecordKind,
     /// Of which service.
     pub name: NamespacedName,
+    /// Whether something is gone: a row, or a backend. It should be acted upon first.
+    pub lost: bool,
 }

@@ -189,7 +189,7 @@ impl Records for RemoteState {
                 .retain_listed(origin.peer, &present, complete),
         });
         let count = removed.len();
-        let dirty = removed.into_iter().map(|name| Dirty { kind, name });
+        let dirty = removed.into_iter().map(|name| gone(kind, name));
         self.report(dirty.collect());
         count
     }
@@ -201,7 +201,7 @@ impl Records for RemoteState {
                 RecordKind::Exports => tables.exports.remove_cluster(peer, evidence),
                 RecordKind::Services => tables.services.remove_cluster(peer, evidence),
             });
-            dirty.extend(removed.into_iter().map(|name| Dirty { kind, name }));
+            dirty.extend(removed.into_iter().map(|name| gone(kind, name)));
         }
         self.report(dirty);
     }
@@ -209,23 +209,44 @@ impl Records for RemoteState {
 
 impl Tables {
     fn apply(&mut self, cluster: &ClusterName, change: rows::Change) -> (Outcome, Option<Dirty>) {
-        let (kind, name, changed, outcome) = match change {
+        let (kind, name, changed, lost) = match change {
             rows::Change::Set(name, Row::Export(row)) => {
                 let changed = self.exports.set(cluster, &name, *row);
-                (RecordKind::Exports, name, changed, Outcome::Held)
+                (RecordKind::Exports, name, changed, false)
             }
             rows::Change::Set(name, Row::Service(row)) => {
+                let before = self.services.row(cluster, &name);
+                let lost = before.is_some_and(|before| loses_backends(before, &row));
                 let changed = self.services.set(cluster, &name, *row);
-                (RecordKind::Services, name, changed, Outcome::Held)
+                (RecordKind::Services, name, changed, lost)
             }
             rows::Change::Remove(kind, name, evidence) => {
-                let changed = match kind {
+                let removed = match kind {
                     RecordKind::Exports => self.exports.remove(cluster, &name, evidence),
                     RecordKind::Services => self.services.remove(cluster, &name, evidence),
                 };
-                (kind, name, changed, Outcome::Gone)
+                return (Outcome::Gone, removed.then(|| gone(kind, name)));
             }
         };
-        (outcome, changed.then_some(Dirty { kind, name }))
+        (Outcome::Held, changed.then_some(Dirty { kind, name, lost }))
     }
 }
+
+/// A row is gone.
+fn gone(kind: RecordKind, name: NamespacedName) -> Dirty {
+    Dirty {
+        kind,
+        name,
+        lost: true,
+    }
+}
+
+/// Whether a backend that was there is not there any more.
+fn loses_backends(before: &ClusterService, now: &ClusterService) -> bool {
+    let mut addresses = before.backends.keys();
+    addresses.any(|address| !now.backends.contains_key(address))
+}
+
+#[cfg(test)]
+#[path = "peers_tests.rs"]
+mod tests;

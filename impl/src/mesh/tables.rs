@@ -90,6 +90,11 @@ impl<T: PartialEq> Table<T> {
         self.remove_all(cluster, names, evidence)
     }
 
+    /// The row of a cluster.
+    pub fn row(&self, cluster: &ClusterName, name: &NamespacedName) -> Option<&T> {
+        self.rows.get(name)?.get(cluster)
+    }
+
     /// The rows of one service, by cluster.
     pub fn rows(&self, name: &NamespacedName) -> impl Iterator<Item = (&ClusterName, &T)> {
         self.rows.get(name).into_iter().flatten()

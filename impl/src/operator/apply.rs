@@ -3,12 +3,13 @@
 //! Objects are written by server-side apply with force, one field manager per controller, so that two controllers can own
 //! disjoint fields of one object. An apply that means to change an object carries its uid, a deletion its uid and
 //! resourceVersion: a write never brings half of a deleted object back, and never deletes what it has not seen.
-//! What to write is decided elsewhere.
+//! Nothing is sent without the right to write ([`Tenure`]), nor faster than [`Pace`] allows. What to write is decided elsewhere.
 
 use std::{
     collections::BTreeSet,
     fmt,
     fmt::Debug,
+    pin::Pin,
     sync::{Arc, Mutex},
 };
 
@@ -23,12 +24,16 @@ use serde_json::{Value, json};
 use tombolo_core::mutant::{self, Mutant};
 use tracing::{debug, info, warn};
 
+use super::leadership::{Lapsed, Tenure};
+
 mod controller;
 mod error;
+mod pace;
 
 pub use controller::{Controller, Verb};
 pub use error::Error;
 use error::classify;
+pub use pace::{Pace, Rate};
 
 /// How many announcements are remembered so that none is made twice. Beyond it memory starts afresh.
 const ANNOUNCED_MAX: usize = 4096;
@@ -67,6 +72,8 @@ pub struct Writer {
     client: Client,
     recorder: Recorder,
     on_write: OnWrite,
+    tenure: Tenure,
+    pace: Pace,
     announced: Arc<Mutex<BTreeSet<(String, String)>>>,
 }
 
@@ -97,13 +104,15 @@ pub struct Announcement {
 }
 
 impl Writer {
-    /// A writer to one API server.
-    pub fn new(client: Client, on_write: OnWrite) -> Self {
+    /// A writer to one API server, as long as the tenure lasts.
+    pub fn new(client: Client, on_write: OnWrite, tenure: Tenure, pace: Pace) -> Self {
         let recorder = Recorder::new(client.clone(), Reporter::from("tombolo-operator"));
         Self {
             client,
             recorder,
             on_write,
+            tenure,
+            pace,
             announced: Arc::default(),
         }
     }
@@ -125,7 +134,7 @@ impl Writer {
         &self,
         controller: Controller,
         target: &K,
-        body: &(impl Serialize + Debug),
+        body: &(impl Serialize + Debug + Sync),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
         let write = (controller, Verb::Apply, Part::Object);
@@ -137,7 +146,7 @@ impl Writer {
         &self,
         controller: Controller,
         seen: &K,
-        status: &(impl Serialize + Debug),
+        status: &(impl Serialize + Debug + Sync),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
         let body = json!({
@@ -167,7 +176,7 @@ impl Writer {
         &self,
         write: (Controller, Verb, Part),
         target: &K,
-        body: &(impl Serialize + Debug),
+        body: &(impl Serialize + Debug + Sync),
         strays: impl Fn(&K) -> Option<Value>,
     ) -> Result<K, Error> {
         let (controller, _, part) = write;
@@ -201,21 +210,40 @@ impl Writer {
             .await
     }
 
-    async fn send<K: Written, P: Serialize + Debug>(
+    async fn send<K: Written, P: Serialize + Debug + Sync>(
         &self,
         (controller, verb, part): (Controller, Verb, Part),
         target: &K,
         params: &PatchParams,
         patch: &Patch<P>,
     ) -> Result<K, Error> {
-        (self.on_write)(controller, verb);
-        debug!(%controller, verb = verb.as_str(), object = %describe(target), "patch");
         let (api, name) = (self.api(target), target.name_any());
-        let sent = match part {
-            Part::Object => api.patch(&name, params, patch).await,
-            Part::Status => api.patch_status(&name, params, patch).await,
+        let sending = async {
+            debug!(%controller, verb = verb.as_str(), object = %describe(target), "patch");
+            match part {
+                Part::Object => api.patch(&name, params, patch).await,
+                Part::Status => api.patch_status(&name, params, patch).await,
+            }
         };
+        let sent = self.permitted(controller, verb, Box::pin(sending)).await;
+        let sent = sent.map_err(|lapsed| not_leading(verb, describe(target), lapsed))?;
         sent.map_err(|error| failed(verb, target, error))
+    }
+
+    /// Sends a request when its turn comes, as long as this replica may write.
+    async fn permitted<T>(
+        &self,
+        controller: Controller,
+        verb: Verb,
+        sending: Pin<Box<dyn Future<Output = T> + Send + '_>>,
+    ) -> Result<T, Lapsed> {
+        let counted = async {
+            self.pace.turn().await;
+            self.tenure.check()?;
+            (self.on_write)(controller, verb);
+            Ok(sending.await)
+        };
+        self.tenure.guard(counted).await?
     }
 
     /// Deletes `seen`, unless it has changed since. That it is gone already is fine.
@@ -223,13 +251,18 @@ impl Writer {
         if controller == Controller::ServiceImport && mutant::is(Mutant::ImportOutlivesExports) {
             return Ok(());
         }
-        (self.on_write)(controller, Verb::Delete);
         let params = DeleteParams::background().preconditions(Preconditions {
             uid: seen.uid(),
             resource_version: seen.resource_version(),
         });
-        debug!(%controller, object = %describe(seen), "delete");
-        match self.api(seen).delete(&seen.name_any(), &params).await {
+        let (api, name) = (self.api(seen), seen.name_any());
+        let sending = async {
+            debug!(%controller, object = %describe(seen), "delete");
+            api.delete(&name, &params).await
+        };
+        let sending = Box::pin(sending);
+        let sent = self.permitted(controller, Verb::Delete, sending).await;
+        match sent.map_err(|lapsed| not_leading(Verb::Delete, describe(seen), lapsed))? {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(error) => Err(failed(Verb::Delete, seen, error)),
@@ -251,7 +284,6 @@ impl Writer {
             return;
         }
         info!(object = %describe(about), reason = announcement.reason, "{}", announcement.note);
-        (self.on_write)(controller, Verb::Event);
         let event = Event {
             type_: if announcement.warning {
                 EventType::Warning
@@ -264,9 +296,17 @@ impl Writer {
             secondary: None,
         };
         let reference: ObjectReference = about.object_ref(&());
-        if let Err(error) = self.recorder.publish(&event, &reference).await {
-            warn!(object = %describe(about), reason = announcement.reason, %error, "cannot make an Event");
-            self.announced().remove(&key);
+        let sending = Box::pin(self.recorder.publish(&event, &reference));
+        match self.permitted(controller, Verb::Event, sending).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                warn!(object = %describe(about), reason = announcement.reason, %error, "cannot make an Event");
+                self.announced().remove(&key);
+            }
+            Err(lapsed) => {
+                debug!(object = %describe(about), reason = announcement.reason, %lapsed, "no Event");
+                self.announced().remove(&key);
+            }
         }
     }
 
@@ -290,14 +330,29 @@ impl Writer {
 }
 
 /// Applies a CustomResourceDefinition, given as JSON.
-pub async fn apply_crd<K>(api: &Api<K>, name: &str, body: &Value) -> Result<K, Error>
+pub async fn apply_crd<K>(
+    api: &Api<K>,
+    name: &str,
+    body: &Value,
+    tenure: &Tenure,
+) -> Result<K, Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
+    let object = || format!("{} {name}", K::kind(&()));
     let params = PatchParams::apply(Controller::Crds.field_manager()).force();
-    api.patch(name, &params, &Patch::Apply(body))
-        .await
-        .map_err(|error| classify(Verb::Apply, format!("{} {name}", K::kind(&())), error))
+    let patch = Patch::Apply(body);
+    let sent = tenure.guard(api.patch(name, &params, &patch)).await;
+    sent.map_err(|lapsed| not_leading(Verb::Apply, object(), lapsed))?
+        .map_err(|error| classify(Verb::Apply, object(), error))
+}
+
+fn not_leading(verb: Verb, object: String, source: Lapsed) -> Error {
+    Error::NotLeading {
+        verb,
+        object,
+        source,
+    }
 }
 
 fn describe<K: Written>(object: &K) -> String {

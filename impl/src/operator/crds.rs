@@ -21,7 +21,11 @@ use tokio::time::Instant;
 use tombolo_api::{crds, keys};
 use tracing::{info, warn};
 
-use crate::{kvstore::backoff::Backoff, operator::apply};
+use crate::{
+    cluster::client::watching,
+    kvstore::backoff::Backoff,
+    operator::{apply, leadership::Tenure},
+};
 
 /// How long the API server may take to accept a definition. It takes well under a second.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -97,33 +101,73 @@ impl Error {
 }
 
 /// Installs both definitions and waits until the API server serves them.
-pub async fn install(client: &Client) -> Result<(), Error> {
+pub async fn install(client: &Client, tenure: &Tenure) -> Result<(), Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for ours in shipped() {
-        install_one(&api, &ours).await?;
+        install_one(&api, &ours, tenure).await?;
     }
     Ok(())
 }
 
-/// Watches both definitions for ever, and installs one again when it is deleted or changed. `mended` is called after each time.
-pub async fn keep(client: &Client, mended: impl Fn()) {
+/// Waits until the API server serves both definitions, whoever installs them. Writes nothing.
+pub async fn served(client: &Client) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let [exports, imports] = shipped();
-    join(
-        Box::pin(keep_one(&api, &exports, &mended)),
-        Box::pin(keep_one(&api, &imports, &mended)),
-    )
-    .await;
+    for ours in shipped() {
+        let mut delays = Backoff::new(RETRY_FIRST, RETRY_MAX);
+        while let Err(error) = wait_until_established(&api, &ours.name).await {
+            warn!(%error, "waiting for the definition; trying again");
+            tokio::time::sleep(delays.wait()).await;
+        }
+    }
 }
 
-async fn keep_one(api: &Api<CustomResourceDefinition>, ours: &Shipped, mended: &impl Fn()) {
-    let events = watcher::watch_object(api.clone(), &ours.name).default_backoff();
+/// Installs both definitions as often as it takes, then watches them for ever, and installs one again when it is deleted or
+/// changed. `mended` is called after each time. Stops where it is when the tenure ends, and begins anew with the next.
+pub async fn keep(client: &Client, tenure: &Tenure, mended: impl Fn()) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let [exports, imports] = shipped();
+    loop {
+        tenure.begun().await;
+        let keeping = join(
+            Box::pin(keep_one(&api, &exports, tenure, &mended)),
+            Box::pin(keep_one(&api, &imports, tenure, &mended)),
+        );
+        tokio::select! {
+            _ = keeping => {}
+            () = tenure.lapsed() => {}
+        }
+    }
+}
+
+async fn keep_one(
+    api: &Api<CustomResourceDefinition>,
+    ours: &Shipped,
+    tenure: &Tenure,
+    mended: &impl Fn(),
+) {
+    install_at_last(api, ours, tenure).await;
+    let fields = format!("metadata.name={}", ours.name);
+    let events = watcher(api.clone(), watching().fields(&fields)).default_backoff();
     pin_mut!(events);
+    let mut listed = None;
     let mut pauses = Backoff::new(MEND_PAUSE_FIRST, MEND_PAUSE_MAX);
     let mut last: Option<Instant> = None;
     while let Some(event) = events.next().await {
-        // A failed watch goes on by itself, and tells the state when it does.
-        let Ok(seen) = event else { continue };
+        let seen = match event {
+            Ok(watcher::Event::Init) => {
+                listed = None;
+                continue;
+            }
+            Ok(watcher::Event::InitApply(definition)) => {
+                listed = Some(definition);
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => listed.take(),
+            Ok(watcher::Event::Apply(definition)) => Some(definition),
+            Ok(watcher::Event::Delete(_)) => None,
+            // A failed watch goes on by itself, and tells the state when it does.
+            Err(_) => continue,
+        };
         if ours.decide(seen.as_ref()).leaves() {
             continue;
         }
@@ -131,7 +175,7 @@ async fn keep_one(api: &Api<CustomResourceDefinition>, ours: &Shipped, mended: &
             name = ours.name,
             "the definition was deleted or changed; installing it"
         );
-        install_at_last(api, ours).await;
+        install_at_last(api, ours, tenure).await;
         mended();
         if last.is_some_and(|last| last.elapsed() >= MEND_PAUSE_RESET) {
             pauses.reset();
@@ -142,15 +186,19 @@ async fn keep_one(api: &Api<CustomResourceDefinition>, ours: &Shipped, mended: &
 }
 
 /// Installs a definition, again and again until it succeeds.
-async fn install_at_last(api: &Api<CustomResourceDefinition>, ours: &Shipped) {
+async fn install_at_last(api: &Api<CustomResourceDefinition>, ours: &Shipped, tenure: &Tenure) {
     let mut delays = Backoff::new(RETRY_FIRST, RETRY_MAX);
-    while let Err(error) = install_one(api, ours).await {
+    while let Err(error) = install_one(api, ours, tenure).await {
         warn!(%error, "cannot install the definition; trying again");
         tokio::time::sleep(delays.wait()).await;
     }
 }
 
-async fn install_one(api: &Api<CustomResourceDefinition>, ours: &Shipped) -> Result<(), Error> {
+async fn install_one(
+    api: &Api<CustomResourceDefinition>,
+    ours: &Shipped,
+    tenure: &Tenure,
+) -> Result<(), Error> {
     let unreadable = |source| Error::Read {
         name: ours.name.clone(),
         source: Box::new(source),
@@ -167,7 +215,7 @@ async fn install_one(api: &Api<CustomResourceDefinition>, ours: &Shipped) -> Res
         }
         Decision::Wait => return Err(Error::Terminating { name: name.clone() }),
     }
-    apply::apply_crd(api, name, &ours.body).await?;
+    apply::apply_crd(api, name, &ours.body, tenure).await?;
     wait_until_established(api, name).await
 }
 

@@ -10,6 +10,8 @@ pub mod crds;
 pub mod derived_service;
 pub mod endpoint_slice_mirror;
 pub mod endpoint_slice_sync;
+pub mod gauges;
+pub mod leadership;
 pub mod metrics;
 pub mod remote;
 mod run;

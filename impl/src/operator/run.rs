@@ -1,6 +1,7 @@
-//! Runs the operator: fills the caches, then lets workers take names from the queues until it is told to stop.
+//! Runs the operator: fills the caches, then lets workers take names from the queues while this replica leads, until it is
+//! told to stop.
 //!
-//! A write in hand is finished before it stops. Nothing is decided here.
+//! A write in hand is finished before it stops, and only then the Lease is given back. Nothing is decided here.
 
 use std::{collections::BTreeSet, hash::Hash, sync::Arc, time::Duration};
 
@@ -19,9 +20,10 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use crate::{
     cluster::cache::ObjectKey,
     operator::{
-        apply::{self, Controller, OnWrite, Writer},
+        apply::{self, Controller, OnWrite, Pace, Writer},
         context::{Caches, Context},
         crds, derived_service, endpoint_slice_mirror, endpoint_slice_sync,
+        leadership::{Election, Tenure},
         remote::Remote,
         service_export, service_import,
         triggers::Queues,
@@ -57,11 +59,15 @@ pub struct Options {
     pub install_crds: bool,
     /// Empty caches, which it fills; whoever shows what is in them has a clone.
     pub caches: Caches,
+    /// Which replica writes.
+    pub election: Election,
+    /// How fast it writes at most.
+    pub pace: Pace,
     /// Told of each write, for metrics.
     pub on_write: OnWrite,
     /// Told of each name that was worked on, for metrics.
     pub on_reconcile: OnReconcile,
-    /// Called once the caches are filled and the workers run.
+    /// Called once the caches are filled: from then on this replica can lead, or take over.
     pub on_ready: Box<dyn FnOnce() + Send>,
 }
 
@@ -90,8 +96,6 @@ impl Error {
 /// Why the operator cannot begin yet.
 #[derive(Debug, Error)]
 enum NotYet {
-    #[error(transparent)]
-    Crds(#[from] crds::Error),
     #[error(
         "cannot list ServiceCIDRs, which tell the IP families of this cluster: {0}; check that the API server is reachable, is Kubernetes 1.33 or newer, and that the operator may list servicecidrs"
     )]
@@ -110,74 +114,110 @@ pub async fn run(
     queues: Queues,
     cancel: CancellationToken,
 ) -> Result<(), Error> {
+    let election = options.election.clone();
+    let (resign, kept) = (CancellationToken::new(), CancellationToken::new());
+    let standing = Box::pin(async {
+        tokio::select! {
+            () = election.run(&client, &resign) => {}
+            () = kept.cancelled() => {}
+        }
+    });
+    let controlling = Box::pin(async {
+        let outcome = control(client.clone(), options, remote, queues, &cancel).await;
+        // With a write still under way nobody else should be invited to write; the Lease ends by itself.
+        let finished = matches!(outcome, Ok(Rest::Finished));
+        let end = if finished { &resign } else { &kept };
+        end.cancel();
+        outcome.map(|_| ())
+    });
+    tokio::join!(standing, controlling).1
+}
+
+/// In which state everything was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// No write is under way.
+    Finished,
+    /// Writes were dropped that the API server may still carry out.
+    Dropped,
+}
+
+/// Runs the controllers until cancelled.
+async fn control(
+    client: Client,
+    options: Options,
+    remote: Arc<dyn Remote>,
+    queues: Queues,
+    cancel: &CancellationToken,
+) -> Result<Rest, Error> {
     let install = options.install_crds;
-    let Some(families) = begin(&client, install, &cancel).await else {
-        return Ok(());
+    let tenure = options.election.tenure();
+    let Some(families) = begin(&client, cancel).await else {
+        return Ok(Rest::Finished);
     };
     info!(cluster = %options.cluster, ?families, "the operator begins");
     let ctx = Arc::new(Context {
         caches: options.caches,
         remote,
-        writer: Writer::new(client.clone(), options.on_write),
+        writer: Writer::new(
+            client.clone(),
+            options.on_write,
+            tenure.clone(),
+            options.pace,
+        ),
         cluster: options.cluster,
         default_global: options.default_global,
         families,
     });
     let mut watches = JoinSet::new();
-    watch(&mut watches, &client, &ctx, &queues);
     if install {
-        let (client, ctx, queues) = (client.clone(), Arc::clone(&ctx), queues.clone());
-        watches.spawn(async move { crds::keep(&client, || queues.everything_changed(&ctx)).await });
+        let (client, tenure) = (client.clone(), tenure.clone());
+        let (ctx, queues) = (Arc::clone(&ctx), queues.clone());
+        let mended = move || queues.everything_changed(&ctx);
+        watches.spawn(async move { crds::keep(&client, &tenure, mended).await });
     }
-    tokio::select! {
-        () = synced(&ctx.caches) => {}
-        () = cancel.cancelled() => return Ok(()),
+    let filled = async {
+        if install {
+            crds::served(&client).await;
+        }
+        watch(&mut watches, &client, &ctx, &queues);
+        synced(&ctx.caches).await;
+    };
+    if cancel.run_until_cancelled(filled).await.is_none() {
+        return Ok(Rest::Finished);
     }
+    queues.hold();
     let mut workers = JoinSet::new();
-    employ(&mut workers, &ctx, &queues, &options.on_reconcile, &cancel);
+    employ(&mut workers, &ctx, &queues, &options.on_reconcile, cancel);
     (options.on_ready)();
     tokio::select! {
         biased;
         () = cancel.cancelled() => {}
-        () = full_passes(&ctx, &queues) => {}
+        () = terms(&ctx, &queues, &tenure) => {}
         _ = workers.join_next() => return Err(Error::Ended { part: "worker" }),
         _ = watches.join_next() => return Err(Error::Ended { part: "watch" }),
     }
     let finished = async { while workers.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_TIMEOUT, finished).await.is_err() {
         warn!("writes in hand took too long; they are dropped");
+        return Ok(Rest::Dropped);
     }
-    Ok(())
+    Ok(Rest::Finished)
 }
 
-/// Installs the definitions and asks for the IP families, again and again until both succeed; none when cancelled.
+/// Asks for the IP families, again and again until the API server tells them; none when cancelled.
 ///
 /// An API server that is down when the operator starts comes back, and then the operator should be there.
-async fn begin(
-    client: &Client,
-    install_crds: bool,
-    cancel: &CancellationToken,
-) -> Option<BTreeSet<IpFamily>> {
-    let attempt = async || -> Result<_, NotYet> {
-        if install_crds {
-            crds::install(client).await?;
-        }
-        families(client).await
-    };
+async fn begin(client: &Client, cancel: &CancellationToken) -> Option<BTreeSet<IpFamily>> {
     let mut delay = BEGIN_RETRY_FIRST;
     loop {
-        let attempted = tokio::select! {
-            attempted = attempt() => attempted,
-            () = cancel.cancelled() => return None,
-        };
-        match attempted {
+        match cancel.run_until_cancelled(families(client)).await? {
             Ok(families) => return Some(families),
             Err(error) => warn!(%error, ?delay, "cannot begin; trying again"),
         }
-        tokio::select! {
-            () = tokio::time::sleep(delay) => {}
-            () = cancel.cancelled() => return None,
-        }
+        cancel
+            .run_until_cancelled(tokio::time::sleep(delay))
+            .await?;
         delay = (delay * 2).min(BEGIN_RETRY_MAX);
     }
 }
@@ -301,6 +341,10 @@ fn settle<K: Ord + Clone + Hash>(queue: &Queue<K>, name: &K, outcome: Result<(),
             info!(%error, "nothing more to do");
             queue.done(name);
         }
+        Err(error @ apply::Error::NotLeading { .. }) => {
+            debug!(%error, "left to the leader");
+            queue.done(name);
+        }
         Err(error @ (apply::Error::Stale { .. } | apply::Error::Unsettled { .. })) => {
             let delay = queue.retry(name);
             debug!(%error, ?delay, "trying again");
@@ -324,6 +368,20 @@ fn reconcile<'a>(
         Controller::EndpointSliceMirror => Box::pin(endpoint_slice_mirror::reconcile(name, ctx)),
         Controller::EndpointSliceSync => Box::pin(endpoint_slice_sync::reconcile(name, ctx)),
         Controller::Crds => Box::pin(async { Ok(()) }),
+    }
+}
+
+/// Lets workers work while this replica leads. Everything is looked at when its term begins: what another leader left undone, or
+/// what this one was kept from.
+async fn terms(ctx: &Context, queues: &Queues, tenure: &Tenure) {
+    loop {
+        tenure.begun().await;
+        queues.resume();
+        tokio::select! {
+            () = full_passes(ctx, queues) => {}
+            () = tenure.lapsed() => {}
+        }
+        queues.hold();
     }
 }
 

@@ -1,6 +1,9 @@
 //! Which names become dirty by which change. The queues hold names, never objects: the work reads current state.
+//!
+//! A change that takes something away goes first: whoever sends traffic to an endpoint that is gone should know before others
+//! learn of endpoints that have come.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::{
     core::v1::{Namespace, Service},
@@ -49,14 +52,14 @@ impl Queues {
     /// What a peer says of a service changed.
     pub fn remote(&self, dirty: &Dirty) {
         match dirty.kind {
-            RecordKind::Exports => self.exports_changed(&dirty.name),
-            RecordKind::Services => self.endpoint_slice_sync.add(dirty.name.clone()),
+            RecordKind::Exports => self.exports_changed(&dirty.name, dirty.lost),
+            RecordKind::Services => mark(&self.endpoint_slice_sync, &dirty.name, dirty.lost),
         }
     }
 
-    fn exports_changed(&self, name: &NamespacedName) {
-        self.service_import.add(name.clone());
-        self.service_export.add(name.clone());
+    fn exports_changed(&self, name: &NamespacedName, lost: bool) {
+        mark(&self.service_import, name, lost);
+        mark(&self.service_export, name, lost);
     }
 
     /// Marks everything dirty. For what changes the meaning of silence: a peer was synced, added or removed.
@@ -73,6 +76,22 @@ impl Queues {
                 self.misnamed_exports.add(key_of(&*export));
             }
         }
+    }
+
+    /// Hands out nothing until [`Self::resume`]; names are still collected.
+    pub fn hold(&self) {
+        for (_, queue) in self.all() {
+            queue.hold();
+        }
+        self.misnamed_exports.hold();
+    }
+
+    /// Hands out names again.
+    pub fn resume(&self) {
+        for (_, queue) in self.all() {
+            queue.resume();
+        }
+        self.misnamed_exports.resume();
     }
 
     /// Queues of names by controller. The CRDs have none.
@@ -105,15 +124,16 @@ impl Queues {
 
     /// A Service changed: an exported one, a global one, a derived one, or none of these.
     pub fn service(&self, difference: &Difference<'_, Service>) {
+        let lost = difference.new.is_none();
         for service in sides(difference) {
             if let Some(name) = name_of(service) {
-                self.exports_changed(&name);
-                self.endpoint_slice_mirror.add(name.clone());
-                self.endpoint_slice_sync.add(name);
+                self.exports_changed(&name, lost);
+                mark(&self.endpoint_slice_mirror, &name, lost);
+                mark(&self.endpoint_slice_sync, &name, lost);
             }
             if let Some(import) = import_of(service) {
                 self.derived_service.add(import.clone());
-                self.endpoint_slice_mirror.add(import);
+                mark(&self.endpoint_slice_mirror, &import, lost);
             }
         }
     }
@@ -126,8 +146,9 @@ impl Queues {
         match name_of(export) {
             Some(name) if is_status_only(difference) => self.service_export.add(name),
             Some(name) => {
-                self.exports_changed(&name);
-                self.endpoint_slice_mirror.add(name);
+                let lost = difference.new.is_none();
+                self.exports_changed(&name, lost);
+                mark(&self.endpoint_slice_mirror, &name, lost);
             }
             None => self.misnamed_exports.add(key_of(export)),
         }
@@ -145,6 +166,7 @@ impl Queues {
 
     /// An EndpointSlice changed: one of a local Service, or one of ours that somebody may have tampered with.
     pub fn slice(&self, difference: &Difference<'_, EndpointSlice>, caches: &Caches) {
+        let lost = loses_endpoints(difference);
         for slice in sides(difference) {
             let services = [
                 slice.labels().get(keys::KUBERNETES_SERVICE_NAME).cloned(),
@@ -152,12 +174,18 @@ impl Queues {
             ];
             for service in services.into_iter().flatten() {
                 let namespace = slice.namespace().unwrap_or_default();
-                self.slice_of(&namespace, &service, slice, caches);
+                self.slice_of(&namespace, &service, (slice, lost), caches);
             }
         }
     }
 
-    fn slice_of(&self, namespace: &str, service: &str, slice: &EndpointSlice, caches: &Caches) {
+    fn slice_of(
+        &self,
+        namespace: &str,
+        service: &str,
+        (slice, lost): (&EndpointSlice, bool),
+        caches: &Caches,
+    ) {
         let Ok(name) = NamespacedName::parse(namespace, service) else {
             return;
         };
@@ -172,8 +200,8 @@ impl Queues {
             None => {
                 let derived = caches.services.get(namespace, service);
                 let import = derived.as_deref().and_then(import_of);
-                self.endpoint_slice_mirror
-                    .add(import.unwrap_or_else(|| name.clone()));
+                let mirrored = import.unwrap_or_else(|| name.clone());
+                mark(&self.endpoint_slice_mirror, &mirrored, lost);
                 self.endpoint_slice_sync.add(name);
             }
         }
@@ -184,6 +212,31 @@ impl Queues {
             queue.add(name.clone());
         }
     }
+}
+
+/// Adds a name to a queue, in front when something of it was lost.
+fn mark(queue: &Queue<NamespacedName>, name: &NamespacedName, lost: bool) {
+    if lost {
+        queue.add_first(name.clone());
+    } else {
+        queue.add(name.clone());
+    }
+}
+
+/// Whether an address that traffic could go to is gone from a slice, or is not ready any more.
+fn loses_endpoints(difference: &Difference<'_, EndpointSlice>) -> bool {
+    let ready = |slice: &EndpointSlice| -> BTreeSet<String> {
+        let endpoints = slice.endpoints.iter().flatten();
+        let ready = endpoints.filter(|endpoint| {
+            let conditions = endpoint.conditions.as_ref();
+            conditions.and_then(|conditions| conditions.ready) != Some(false)
+        });
+        ready
+            .flat_map(|endpoint| endpoint.addresses.clone())
+            .collect()
+    };
+    let [old, new] = [difference.old, difference.new].map(|slice| slice.map(ready));
+    !old.unwrap_or_default().is_subset(&new.unwrap_or_default())
 }
 
 /// Every name that any controller may have to do with.

@@ -6,7 +6,8 @@ use super::*;
 use crate::{
     mesh::peers::RemoteState,
     operator::{
-        apply::Writer,
+        apply::{Pace, Writer},
+        leadership::Tenure,
         testkit::{cluster, named, object},
     },
 };
@@ -18,7 +19,12 @@ fn context() -> Context {
     Context {
         caches: Caches::new(),
         remote: Arc::new(RemoteState::new(Arc::new(|_| {}))),
-        writer: Writer::new(client, Arc::new(|_, _| {})),
+        writer: Writer::new(
+            client,
+            Arc::new(|_, _| {}),
+            Tenure::sole(),
+            Pace::unlimited(),
+        ),
         cluster: cluster("east"),
         default_global: true,
         families: BTreeSet::new(),
@@ -56,6 +62,7 @@ async fn a_peers_export_concerns_the_import_and_the_own_export() {
     queues.remote(&Dirty {
         kind: RecordKind::Exports,
         name: named("shop", "web"),
+        lost: false,
     });
 
     let web = "shop/web".to_owned();
@@ -75,6 +82,7 @@ async fn a_peers_service_concerns_the_slices_of_its_name() {
     queues.remote(&Dirty {
         kind: RecordKind::Services,
         name: named("shop", "derived-x"),
+        lost: false,
     });
 
     assert_eq!(
@@ -216,4 +224,65 @@ async fn an_export_with_a_name_that_no_service_can_have_is_set_apart() {
     assert!(dirty(&queues).await.is_empty());
     let key = queues.misnamed_exports.next().await;
     assert_eq!(key, ("shop".to_owned(), "a.b".to_owned()));
+}
+
+/// A slice of the Service `name` with these endpoints, each with what its condition `ready` says.
+fn slice_with(name: &str, endpoints: &[(&str, bool)]) -> EndpointSlice {
+    let endpoints: Vec<_> = endpoints
+        .iter()
+        .map(|(address, ready)| {
+            format!("{{addresses: [{address}], conditions: {{ready: {ready}}}}}")
+        })
+        .collect();
+    added(&format!(
+        "{{metadata: {{name: {name}-1, namespace: shop, labels: {{kubernetes.io/service-name: {name}}}}}, \
+         addressType: IPv4, endpoints: [{}]}}",
+        endpoints.join(", ")
+    ))
+}
+
+#[tokio::test]
+async fn a_lost_endpoint_goes_before_endpoints_that_came_earlier() {
+    let (queues, caches) = (Queues::new(), Caches::new());
+    let both = slice_with("lost", &[("10.0.0.1", true), ("10.0.0.2", true)]);
+    let one = slice_with("lost", &[("10.0.0.1", true)]);
+    let unready = slice_with("unready", &[("10.0.0.3", false)]);
+    let ready = slice_with("unready", &[("10.0.0.3", true)]);
+
+    queues.slice(&new(&slice_with("first", &[("10.0.0.9", true)])), &caches);
+    let changed = |old, new| Difference {
+        old: Some(old),
+        new: Some(new),
+    };
+    queues.slice(&changed(&one, &both), &caches);
+    assert_eq!(
+        queues.endpoint_slice_mirror.next().await,
+        named("shop", "first")
+    );
+    queues.slice(&changed(&both, &one), &caches);
+    queues.slice(&changed(&ready, &unready), &caches);
+    queues.slice(&new(&slice_with("last", &[])), &caches);
+
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        order.push(queues.endpoint_slice_mirror.next().await.name.to_string());
+    }
+    assert_eq!(order, ["lost", "unready", "last"]);
+}
+
+#[tokio::test]
+async fn a_withdrawn_export_goes_before_new_ones() {
+    let queues = Queues::new();
+    let export = |name: &str| -> ServiceExport {
+        added(&format!("{{metadata: {{name: {name}, namespace: shop}}}}"))
+    };
+
+    queues.export(&new(&export("new")));
+    queues.export(&Difference {
+        old: Some(&export("gone")),
+        new: None,
+    });
+
+    assert_eq!(queues.service_import.next().await, named("shop", "gone"));
+    assert_eq!(queues.service_import.next().await, named("shop", "new"));
 }

@@ -1,7 +1,8 @@
 //! The health and metrics endpoint of a role: `/livez`, `/readyz`, `/metrics`, and what a role adds to it.
 //!
-//! `/readyz` is green only when every gate of the process has been opened; it names those that are closed. `/livez` fails when
-//! a part of the process is stuck in a piece of work.
+//! `/readyz` is green only when every gate of the process has been opened; it names those that are closed. It turns red when the
+//! process is told to stop, and answers until everything else has ended. `/livez` fails when a part of the process is stuck in
+//! a piece of work.
 
 use std::{
     collections::BTreeMap,
@@ -31,6 +32,9 @@ use super::{
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The gate that closes when the process is told to stop.
+const STOPPING: &str = "stopping";
 
 /// The endpoint could not be served.
 #[derive(Debug, Error)]
@@ -157,8 +161,13 @@ impl Health {
         stuck.collect()
     }
 
-    /// Serves until cancelled.
-    pub async fn serve(self, address: SocketAddr, cancel: CancellationToken) -> Result<(), Error> {
+    /// Serves until `finished`. From `stop` on the process is not ready.
+    pub async fn serve(
+        self,
+        address: SocketAddr,
+        stop: CancellationToken,
+        finished: CancellationToken,
+    ) -> Result<(), Error> {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| Error::Bind { address, source })?;
@@ -166,8 +175,16 @@ impl Health {
             info!(address = %bound, "serving /livez, /readyz, /metrics and what the role adds");
         }
         let pulses = self.pulses.clone();
-        let serve = axum::serve(listener, self.router())
-            .with_graceful_shutdown(async move { cancel.cancelled().await });
+        let stopping = Gate {
+            name: STOPPING,
+            gates: Arc::clone(&self.gates),
+        };
+        let stopped = async move {
+            stop.cancelled().await;
+            stopping.set(false);
+            finished.cancelled().await;
+        };
+        let serve = axum::serve(listener, self.router()).with_graceful_shutdown(stopped);
         tokio::select! {
             served = serve => served.map_err(Error::Serve),
             () = count_for_ever(&pulses) => Ok(()),
@@ -232,6 +249,11 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
 mod tests {
     use std::time::Duration;
 
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+
     use super::*;
 
     #[test]
@@ -290,5 +312,45 @@ mod tests {
 
         drop(work);
         assert_eq!(asked().status(), StatusCode::OK);
+    }
+
+    /// Status and body of `/readyz`; none when nobody listens.
+    async fn readiness(address: SocketAddr) -> Option<(String, String)> {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let request = b"GET /readyz HTTP/1.0\r\n\r\n";
+        stream.write_all(request).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?;
+        Some((status.to_owned(), body.to_owned()))
+    }
+
+    #[tokio::test]
+    async fn a_process_that_stops_says_that_it_is_not_ready_until_it_has_ended() {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let (stop, finished) = (CancellationToken::new(), CancellationToken::new());
+        let health = Health::new(Registry::default());
+        let serving = tokio::spawn(health.serve(address, stop.clone(), finished.clone()));
+        let budget = Duration::from_secs(5);
+        let says = async |status: &str, part: &str| {
+            let said = |(code, body): (String, String)| code == status && body.contains(part);
+            while !readiness(address).await.is_some_and(said) {
+                tokio::task::yield_now().await;
+            }
+        };
+
+        let ready = tokio::time::timeout(budget, says("200", "ok"));
+        ready.await.expect("ready without gates");
+        stop.cancel();
+        let unready = tokio::time::timeout(budget, says("503", STOPPING));
+        unready.await.expect("unready while it stops");
+        assert!(!serving.is_finished());
+        finished.cancel();
+
+        serving.await.unwrap().unwrap();
+        assert_eq!(readiness(address).await, None);
     }
 }

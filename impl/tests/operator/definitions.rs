@@ -7,7 +7,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
-use tombolo::operator::crds;
+use tombolo::operator::{crds, leadership::Tenure};
 use tombolo_api::{keys, v1beta1::ServiceImport};
 use tombolo_testbed::{Testbed, eventually};
 
@@ -63,10 +63,10 @@ async fn a_definition_that_is_edited_is_put_right_and_a_good_one_is_not_written(
     let _alone = SECOND_CLUSTER.lock().await;
     let cluster = Testbed::shared().await?.cluster(1);
     let client = cluster.client();
-    crds::install(&client).await?;
+    crds::install(&client, &Tenure::sole()).await?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let installed = definitions.get(IMPORTS).await?;
-    crds::install(&client).await?;
+    crds::install(&client, &Tenure::sole()).await?;
     let again = definitions.get(IMPORTS).await?;
     assert_eq!(again.resource_version(), installed.resource_version());
     let world = World::new(cluster).await?;

@@ -85,7 +85,11 @@ impl FakePeers {
     }
 
     fn report(&self, kind: RecordKind, name: NamespacedName) {
-        self.queues.remote(&Dirty { kind, name });
+        self.queues.remote(&Dirty {
+            kind,
+            name,
+            lost: false,
+        });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

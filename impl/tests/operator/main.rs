@@ -7,6 +7,7 @@ mod bad_input;
 mod definitions;
 mod fake_peers;
 mod importing;
+mod leadership;
 mod local;
 mod namespaces;
 mod orders;

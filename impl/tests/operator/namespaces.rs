@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, ResourceExt, api::DeleteParams};
-use tombolo::operator::crds;
+use tombolo::operator::{crds, leadership::Tenure};
 use tombolo_api::{
     keys,
     v1beta1::{ServiceExport, ServiceImport},
@@ -112,7 +112,7 @@ async fn the_default_for_namespaces_may_differ_from_one_start_to_the_next() -> R
     let cluster = Testbed::shared().await?.cluster(1);
     let world = World::new(cluster).await?;
     let name = world.name("imported");
-    crds::install(&world.client).await?;
+    crds::install(&world.client, &Tenure::sole()).await?;
     world.create::<Service>(SERVICE).await?;
     world.create::<ServiceExport>(EXPORT).await?;
 

@@ -12,7 +12,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tombolo::operator::crds;
+use tombolo::operator::{crds, leadership::Tenure};
 use tombolo_api::{
     keys,
     v1beta1::{ServiceExport, ServiceImport},
@@ -114,7 +114,7 @@ async fn older_definitions_are_updated_and_newer_ones_stay() -> Result<()> {
     let client = Testbed::shared().await?.cluster(1).client();
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = "serviceimports.multicluster.x-k8s.io";
-    crds::install(&client).await?;
+    crds::install(&client, &Tenure::sole()).await?;
     let relabel = async |release: &str, revision: &str| {
         let patch = json!({ "metadata": { "labels": { keys::CRD_RELEASE: release, keys::CRD_REVISION: revision } } });
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
@@ -127,11 +127,11 @@ async fn older_definitions_are_updated_and_newer_ones_stay() -> Result<()> {
     };
 
     relabel("v0.4.1", "7").await?;
-    crds::install(&client).await?;
+    crds::install(&client, &Tenure::sole()).await?;
     assert_eq!(release().await?, "v0.5.2");
 
     let newer = relabel("v0.6.0", "0").await?;
-    crds::install(&client).await?;
+    crds::install(&client, &Tenure::sole()).await?;
     let after = api.get(name).await?;
     assert_eq!(
         after.metadata.resource_version,

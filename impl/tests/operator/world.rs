@@ -25,7 +25,9 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tombolo::{
     cluster::client,
-    operator::{self, Options, context::Caches, triggers::Queues},
+    operator::{
+        self, Options, apply::Pace, context::Caches, leadership::Election, triggers::Queues,
+    },
 };
 use tombolo_api::{keys, v1beta1::ServiceImport};
 use tombolo_core::names::NamespacedName;
@@ -104,6 +106,8 @@ impl Operator {
             default_global,
             install_crds: true,
             caches: Caches::new(),
+            election: Election::uncontested(),
+            pace: Pace::unlimited(),
             on_write: Arc::new(move |controller, verb| {
                 let mut counts = written.lock().unwrap();
                 let key = (controller.as_str(), verb.as_str());

@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tombolo::{
     kvstore::{KvStore, config::EtcdConfig, etcd::EtcdStore},
-    operator::crds,
+    operator::{crds, leadership::Tenure},
 };
 use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
 use tombolo_testbed::{Assets, Cluster, Testbed, eventually};
@@ -181,7 +181,7 @@ async fn a_mesh_with_mutual_tls_is_set_up_by_three_commands_and_survives_a_wrong
 -> Result<()> {
     let testbed = Testbed::start(2).await?;
     let (a, b) = (testbed.cluster(0), testbed.cluster(1));
-    crds::install(&a.client()).await?;
+    crds::install(&a.client(), &Tenure::sole()).await?;
     create_namespace(a).await?;
     create_namespace(b).await?;
     let work = tempfile::tempdir()?;

@@ -111,8 +111,20 @@ impl ControlPlane {
             expect: "true",
         };
         let mut managed = self.managed(component, &assets.etcd, flags, probe);
-        managed.data = (component == Component::MeshEtcd).then_some(data);
+        let of_mesh = matches!(component, Component::MeshEtcd | Component::SecondMeshEtcd);
+        managed.data = of_mesh.then_some(data);
         self.components.launch(component, managed).await
+    }
+
+    /// Starts the etcd of the second replica of the mesh, unless it runs.
+    pub(crate) async fn launch_second_mesh_etcd(&self) -> Result<(), Error> {
+        let component = Component::SecondMeshEtcd;
+        if self.components.pids().contains_key(&component) {
+            return Ok(());
+        }
+        let assets = Assets::find()?;
+        let (client, peer) = (Port::SecondMeshEtcdClient, Port::SecondMeshEtcdPeer);
+        Ok(self.launch_etcd(component, &assets, client, peer).await?)
     }
 
     /// Starts one more program as a component of this cluster, waits until it is ready.

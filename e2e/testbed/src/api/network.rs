@@ -11,7 +11,7 @@ use std::{
 pub(crate) const MAX_CLUSTERS: usize = 16;
 
 /// Ports that one cluster gets; what each is for is [`Port`], and the last one is the claim.
-const BLOCK: u16 = 8;
+const BLOCK: u16 = 16;
 
 /// Ports where blocks are looked for when the system's ephemeral range leaves less.
 const FALLBACK: Range<u16> = 10_000..32_000;
@@ -37,6 +37,10 @@ pub(crate) enum Port {
     MeshEtcdPeer,
     MeshHealth,
     OperatorHealth,
+    SecondOperatorHealth,
+    SecondMeshEtcdClient,
+    SecondMeshEtcdPeer,
+    SecondMeshHealth,
 }
 
 /// A block of ports on 127.0.0.1 that no other testbed on this machine uses while this value lives.

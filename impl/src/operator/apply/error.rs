@@ -4,6 +4,7 @@ use kube::core::Status;
 use thiserror::Error;
 
 use super::controller::Verb;
+use crate::operator::leadership::Lapsed;
 
 /// Cause in a refusal of the API server: the namespace is being deleted. Kubernetes.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
@@ -38,6 +39,17 @@ pub enum Error {
         /// Kind, namespace and name.
         object: String,
     },
+    /// This replica has no right to write, or lost it meanwhile. Not for this replica to try again: who leads looks at every name.
+    #[error("did not {} {object}: {source}", verb.as_str())]
+    NotLeading {
+        /// What was to be done.
+        verb: Verb,
+        /// Kind, namespace and name.
+        object: String,
+        /// Why there is no right.
+        #[source]
+        source: Lapsed,
+    },
     /// The API server could not be asked, or it refused.
     #[error(
         "cannot {} {object}: {source}; check that the API server is reachable, the operator's rights, and the object", verb.as_str()
@@ -60,6 +72,7 @@ impl Error {
             Self::Stale { .. } => "Stale",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
             Self::Unsettled { .. } => "Unsettled",
+            Self::NotLeading { source, .. } => source.reason(),
             Self::Refused { .. } => "Refused",
         }
     }
@@ -73,7 +86,10 @@ impl Error {
                 }
                 _ => None,
             },
-            Self::Stale { .. } | Self::NamespaceTerminating { .. } | Self::Unsettled { .. } => None,
+            Self::Stale { .. }
+            | Self::NamespaceTerminating { .. }
+            | Self::Unsettled { .. }
+            | Self::NotLeading { .. } => None,
         }
     }
 }
