@@ -140,6 +140,12 @@ impl Mesh {
     /// Ends the connection, and waits until the status tells all of these of the next ones.
     async fn until_told(&mut self, parts: &[&str]) {
         self.rome.etcd.restart();
+        // An etcd that starts while its files are being replaced may find a certificate and the key of another, and end.
+        let address = self.rome.etcd.url().replace("https://", "");
+        eventually("etcd listens", async || {
+            tokio::net::TcpStream::connect(&address).await.is_ok()
+        })
+        .await;
         eventually(&format!("{parts:?} is told"), async || {
             let error = self.status().and_then(|status| status.last_error);
             error.is_some_and(|error| parts.iter().all(|part| error.contains(part)))
