@@ -7,29 +7,25 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
 };
 
 use futures::{StreamExt, pin_mut};
 use kube::{
     Api, Resource, ResourceExt,
-    runtime::{WatchStreamExt, utils::Backoff, watcher},
+    runtime::{WatchStreamExt, watcher},
 };
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
+mod backoff;
+mod learned;
+
 use super::client::watching;
-
-/// Delay before a failed watch is tried again; doubled up to [`WATCH_RETRY_MAX`].
-pub const WATCH_RETRY_FIRST: Duration = Duration::from_millis(100);
-
-/// Longest delay between attempts to watch. Short, since a restarted API server is back in about two seconds, and a definition
-/// that was installed just now should not wait for its first objects.
-pub const WATCH_RETRY_MAX: Duration = Duration::from_millis(500);
-
-/// A watch that has worked for so long begins with [`WATCH_RETRY_FIRST`] again when it fails.
-const WATCH_RETRY_RESET: Duration = Duration::from_secs(10);
+use backoff::WatchBackoff;
+pub use backoff::{WATCH_RETRY_FIRST, WATCH_RETRY_MAX};
+pub use learned::BeforeWrite;
+use learned::version;
 
 /// Namespace (empty for cluster-scoped kinds) and name of an object.
 pub type ObjectKey = (String, String);
@@ -65,6 +61,12 @@ struct Shared<K> {
 struct Objects<K> {
     by_key: BTreeMap<ObjectKey, Arc<K>>,
     by_index: BTreeMap<(String, String), BTreeSet<String>>,
+    /// What the watch has told of objects of which a later state was learned.
+    behind: BTreeMap<ObjectKey, Option<Arc<K>>>,
+    /// The greatest version that the watch has told of.
+    told: u64,
+    /// How many lists there were.
+    lists: u64,
 }
 
 /// One difference: what was there before and what is there now. At least one of the two is present.
@@ -90,6 +92,9 @@ impl<K: Cached> Cache<K> {
         let objects = Objects {
             by_key: BTreeMap::new(),
             by_index: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            told: 0,
+            lists: 0,
         };
         let shared = Shared {
             objects: RwLock::new(objects),
@@ -130,7 +135,10 @@ impl<K: Cached> Cache<K> {
                 Ok(watcher::Event::Apply(object)) => {
                     self.set(Arc::new(without_managed_fields(object)), &on_change);
                 }
-                Ok(watcher::Event::Delete(object)) => self.remove(&key_of(&object), &on_change),
+                Ok(watcher::Event::Delete(object)) => {
+                    self.write().tell(&object);
+                    self.remove(&key_of(&object), &on_change);
+                }
                 Err(error) => {
                     let text = error.to_string();
                     if text != failing {
@@ -151,10 +159,20 @@ impl<K: Cached> Cache<K> {
         let old = {
             let mut objects = self.write();
             objects.by_index.clear();
+            objects.lists += 1;
             for (key, object) in &listing {
+                objects.tell(object.as_ref());
                 objects.insert_index(self.shared.index, key, object);
             }
-            std::mem::replace(&mut objects.by_key, listing.clone())
+            let behind = std::mem::take(&mut objects.behind);
+            let mut old = std::mem::replace(&mut objects.by_key, listing.clone());
+            for (key, told) in behind {
+                match told {
+                    Some(told) => old.insert(key, told),
+                    None => old.remove(&key),
+                };
+            }
+            old
         };
         self.shared.synced.send_replace(true);
         for (key, new) in &listing {
@@ -174,16 +192,19 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Sets one object. Fed by [`Self::run`]; public for tests.
+    /// Sets one object, unless a later state of it was learned. Fed by [`Self::run`]; public for tests.
     pub fn set(&self, object: Arc<K>, on_change: &impl Fn(Difference<'_, K>)) {
-        let key = key_of(object.as_ref());
         let old = {
             let mut objects = self.write();
-            let old = objects.by_key.insert(key.clone(), Arc::clone(&object));
-            if let Some(old) = &old {
-                objects.remove_index(self.shared.index, &key, old);
+            objects.tell(object.as_ref());
+            let key = key_of(object.as_ref());
+            let old = objects.last_told(&key);
+            if objects.is_ahead_of(&key, version(&*object)) {
+                objects.behind.insert(key, Some(Arc::clone(&object)));
+            } else {
+                objects.behind.remove(&key);
+                objects.replace(self.shared.index, &object);
             }
-            objects.insert_index(self.shared.index, &key, &object);
             old
         };
         on_change(Difference {
@@ -196,9 +217,13 @@ impl<K: Cached> Cache<K> {
     pub fn remove(&self, key: &ObjectKey, on_change: &impl Fn(Difference<'_, K>)) {
         let old = {
             let mut objects = self.write();
-            let old = objects.by_key.remove(key);
-            if let Some(old) = &old {
-                objects.remove_index(self.shared.index, key, old);
+            let old = objects.last_told(key);
+            let told = objects.told;
+            if objects.is_ahead_of(key, Some(told)) {
+                objects.behind.insert(key.clone(), None);
+            } else {
+                objects.behind.remove(key);
+                objects.drop_object(self.shared.index, key);
             }
             old
         };
@@ -290,6 +315,19 @@ impl<K: Cached> Cache<K> {
 }
 
 impl<K: Cached> Objects<K> {
+    fn replace(&mut self, index: IndexFn<K>, object: &Arc<K>) {
+        let key = key_of(object.as_ref());
+        self.drop_object(index, &key);
+        self.insert_index(index, &key, object);
+        self.by_key.insert(key, Arc::clone(object));
+    }
+
+    fn drop_object(&mut self, index: IndexFn<K>, key: &ObjectKey) {
+        if let Some(old) = self.by_key.remove(key) {
+            self.remove_index(index, key, &old);
+        }
+    }
+
     fn insert_index(&mut self, index: IndexFn<K>, key: &ObjectKey, object: &K) {
         if let Some(index_key) = index(object) {
             self.by_index
@@ -323,41 +361,8 @@ fn without_managed_fields<K: Cached>(mut object: K) -> K {
     object
 }
 
-/// Delays that grow while a watch fails. They do not begin anew with every event: a watcher announces each list before it
-/// knows whether it gets one.
-#[derive(Debug)]
-struct WatchBackoff {
-    next: Duration,
-    failed: Option<Instant>,
-}
-
-impl Default for WatchBackoff {
-    fn default() -> Self {
-        Self {
-            next: WATCH_RETRY_FIRST,
-            failed: None,
-        }
-    }
-}
-
-impl Iterator for WatchBackoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let worked = |failed: Instant| failed.elapsed() >= WATCH_RETRY_RESET;
-        if self.failed.is_none_or(worked) {
-            self.next = WATCH_RETRY_FIRST;
-        }
-        self.failed = Some(Instant::now());
-        let delay = self.next;
-        self.next = (delay * 2).min(WATCH_RETRY_MAX);
-        Some(delay)
-    }
-}
-
-impl Backoff for WatchBackoff {
-    fn reset(&mut self) {}
-}
+#[cfg(test)]
+use backoff::WATCH_RETRY_RESET;
 
 #[cfg(test)]
 #[path = "cache_tests.rs"]

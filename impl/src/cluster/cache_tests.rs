@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::utils::Backoff;
 
 use super::*;
 
@@ -132,4 +133,88 @@ async fn a_watch_that_keeps_failing_is_tried_less_and_less_often_until_it_has_wo
     assert_eq!(delays, [100, 200, 400, 500, 500, 500]);
     tokio::time::advance(WATCH_RETRY_RESET).await;
     assert_eq!(backoff.next(), Some(WATCH_RETRY_FIRST));
+}
+
+fn version_of(cache: &Cache<EndpointSlice>, name: &str) -> Option<String> {
+    cache.get("shop", name)?.resource_version()
+}
+
+fn told(slice: &Arc<EndpointSlice>) -> EndpointSlice {
+    EndpointSlice::clone(slice)
+}
+
+#[test]
+fn what_a_write_has_answered_is_seen_before_the_watch_tells_of_it() {
+    let cache = Cache::new(by_service);
+    cache.set(slice("a", "web", "1"), &|_| {});
+    let before = cache.before_write();
+
+    cache.learn(before, told(&slice("a", "web", "3")));
+    cache.learn(before, told(&slice("b", "web", "4")));
+    let seen = recorded(|on_change| cache.set(slice("a", "web", "2"), &on_change));
+
+    assert_eq!(seen, ["1>2"]);
+    assert_eq!(version_of(&cache, "a").as_deref(), Some("3"));
+    assert_eq!(names(&cache.indexed("shop", "web")), ["a", "b"]);
+}
+
+#[test]
+fn what_the_watch_may_be_past_is_not_learned() {
+    let cache = Cache::new(by_service);
+    cache.set(slice("a", "web", "5"), &|_| {});
+    let before = cache.before_write();
+
+    // It was deleted after the write, and the watch has told of something later.
+    cache.learn(before, told(&slice("b", "web", "4")));
+    // A list has come since the write, and does not have it.
+    cache.relist(listing(&[]), &|_| {});
+    cache.learn(before, told(&slice("c", "web", "7")));
+
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn the_watch_reports_its_own_differences_and_catches_up() {
+    let cache = Cache::new(by_service);
+    cache.set(slice("a", "web", "1"), &|_| {});
+    let before = cache.before_write();
+    // Deleted and made anew: the watch has yet to tell of both.
+    cache.learn(before, told(&slice("a", "web", "4")));
+    let key = key_of(&told(&slice("a", "web", "1")));
+
+    let deleted = recorded(|on_change| {
+        cache.write().tell(&told(&slice("a", "web", "2")));
+        cache.remove(&key, &on_change);
+    });
+    let kept = version_of(&cache, "a");
+    let made = recorded(|on_change| cache.set(slice("a", "web", "4"), &on_change));
+    let gone = recorded(|on_change| {
+        cache.write().tell(&told(&slice("a", "web", "5")));
+        cache.remove(&key, &on_change);
+    });
+
+    assert_eq!(
+        (deleted, kept.as_deref()),
+        (vec!["1>-".to_owned()], Some("4"))
+    );
+    assert_eq!(
+        (made, gone),
+        (vec!["->4".to_owned()], vec!["4>-".to_owned()])
+    );
+    assert!(cache.is_empty() && cache.indexed("shop", "web").is_empty());
+}
+
+#[test]
+fn a_list_is_compared_with_what_the_watch_has_told() {
+    let cache = Cache::new(by_service);
+    cache.set(slice("a", "web", "1"), &|_| {});
+    let before = cache.before_write();
+    cache.learn(before, told(&slice("a", "web", "3")));
+    cache.learn(before, told(&slice("b", "web", "4")));
+
+    let listed = listing(&[slice("a", "web", "3")]);
+    let seen = recorded(|on_change| cache.relist(listed, &on_change));
+
+    assert_eq!(seen, ["1>3"]);
+    assert!(cache.get("shop", "b").is_none());
 }

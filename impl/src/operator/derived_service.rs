@@ -139,10 +139,10 @@ async fn apply(observed: &Observed<'_>, ctx: &Context) -> Result<Option<Service>
 
 async fn write(desired: &Service, ctx: &Context) -> Result<Option<Service>, apply::Error> {
     let strays = |applied: &Service| strays(desired, applied);
-    ctx.writer
-        .apply(CONTROLLER, desired, strays)
-        .await
-        .map(Some)
+    let before = ctx.caches.services.before_write();
+    let applied = ctx.writer.apply(CONTROLLER, desired, strays).await?;
+    ctx.caches.services.learn(before, applied.clone());
+    Ok(Some(applied))
 }
 
 /// Decides what a derived Service should be.

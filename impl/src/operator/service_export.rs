@@ -62,9 +62,12 @@ async fn write(
     }
     let strays = |applied: &ServiceExport| strays(desired, applied);
     let status = json!({ "conditions": desired });
-    ctx.writer
+    let before = ctx.caches.exports.before_write();
+    let written = ctx
+        .writer
         .apply_status(CONTROLLER, export, &status, strays)
         .await?;
+    ctx.caches.exports.learn(before, written);
     Ok(())
 }
 

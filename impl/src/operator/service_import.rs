@@ -71,7 +71,10 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
         (Decision::Apply(desired), Some(actual)) if is_same(&desired, actual) => actual.clone(),
         (Decision::Apply(desired), _) => {
             let strays = |applied: &ServiceImport| strays(&desired, applied);
-            ctx.writer.apply(CONTROLLER, &*desired, strays).await?
+            let before = ctx.caches.imports.before_write();
+            let applied = ctx.writer.apply(CONTROLLER, &*desired, strays).await?;
+            ctx.caches.imports.learn(before, applied.clone());
+            applied
         }
         (Decision::Delete, Some(actual)) => {
             info!("no cluster exports it any more: removing the ServiceImport");

@@ -117,7 +117,9 @@ async fn apply_one(
     ctx: &Context,
 ) -> Result<(), apply::Error> {
     let strays = |applied: &EndpointSlice| strays(desired, applied);
-    ctx.writer.apply(controller, desired, strays).await?;
+    let before = ctx.caches.slices.before_write();
+    let applied = ctx.writer.apply(controller, desired, strays).await?;
+    ctx.caches.slices.learn(before, applied);
     Ok(())
 }
 

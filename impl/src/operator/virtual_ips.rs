@@ -31,9 +31,12 @@ pub(super) async fn offer(
     }
     let body = offer_body(import, offer.as_ref());
     let strays = |applied: &ServiceImport| (offer.is_none() && has_offer(applied)).then(no_offer);
-    ctx.writer
+    let before = ctx.caches.imports.before_write();
+    let applied = ctx
+        .writer
         .apply_fields(CONTROLLER, import, &body, strays)
         .await?;
+    ctx.caches.imports.learn(before, applied);
     Ok(())
 }
 

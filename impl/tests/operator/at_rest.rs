@@ -209,6 +209,48 @@ async fn an_event_costs_few_reconciles_and_no_more_writes_than_it_must() -> Resu
     Ok(())
 }
 
+/// Names of which each is exported while its Service changes.
+const NAMES: usize = 16;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_just_written_is_not_written_again_before_the_watch_tells_of_it() -> Result<()> {
+    let (_turn, world, operator) = alone().await?;
+    let names: Vec<_> = (0..NAMES).map(|turn| format!("web{turn}")).collect();
+    for name in &names {
+        let renamed = |yaml: &str| yaml.replace("web", name);
+        world.create::<Service>(&renamed(SERVICE)).await?;
+        let slice = renamed(&slice("10.9.0.1"));
+        world.create::<EndpointSlice>(&slice).await?;
+    }
+    let before = operator.settled().await?;
+    let exported = names.iter().map(async |name| {
+        let export = EXPORT.replace("web", name);
+        world.create::<ServiceExport>(&export).await?;
+        let derived = world.name(name).derived().name.to_string();
+        // Each of these makes the controllers look again, some while they are writing.
+        for turn in 0..EVENTS {
+            let labelled = json!({ "metadata": { "labels": { "turn": turn.to_string() } } });
+            world.merge::<Service>(name, labelled).await?;
+        }
+        world
+            .expect_addresses(&derived, keys::MANAGED_BY_MIRROR, &["10.9.0.1"])
+            .await
+    });
+
+    futures::future::try_join_all(exported).await?;
+
+    let done = operator.settled().await?.since(&before);
+    println!("{NAMES} exports of changing Services: {done:?}");
+    for write in [
+        ("endpoint-slice-mirror", "apply"),
+        ("service-import", "apply"),
+        ("service-export", "status"),
+    ] {
+        assert_eq!(done.writes.get(&write), Some(&NAMES), "{write:?}: {done:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_somebody_keeps_from_ending_is_not_looked_at_again_and_again() -> Result<()>
 {
@@ -238,6 +280,9 @@ async fn a_namespace_that_somebody_keeps_from_ending_is_not_looked_at_again_and_
     let at_rest = at_rest.await;
     let released = json!({ "metadata": { "finalizers": null } });
     world.merge::<Service>(&derived, released).await?;
+    // Others count too: nothing may be left to do while the namespace goes.
+    operator.peers.withdraw("east", &name);
+    operator.settled().await?;
     at_rest?;
     Ok(())
 }

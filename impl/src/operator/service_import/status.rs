@@ -29,9 +29,12 @@ pub(super) async fn update(
         return Ok(());
     }
     let strays = |applied: &ServiceImport| status_strays(&desired, applied);
-    ctx.writer
+    let before = ctx.caches.imports.before_write();
+    let written = ctx
+        .writer
         .apply_status(CONTROLLER, import, &desired, strays)
         .await?;
+    ctx.caches.imports.learn(before, written);
     Ok(())
 }
 
