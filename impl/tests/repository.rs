@@ -179,9 +179,10 @@ fn only_apply_writes_to_the_api_server() {
     let mut found = Vec::new();
     let mut in_apply = 0;
     for path in files("impl/src", "rs") {
-        let allowed = path
-            .to_string_lossy()
-            .starts_with("impl/src/operator/apply");
+        let text = path.to_string_lossy();
+        // The Lease that says who writes is not written under itself.
+        let allowed = text.starts_with("impl/src/operator/apply")
+            || text == "impl/src/operator/leadership.rs";
         for (index, line) in read(&path).lines().enumerate() {
             if writes.iter().any(|write| line.contains(write)) {
                 if allowed {
