@@ -5,6 +5,7 @@
 pub mod demo;
 pub mod events;
 pub mod manifest;
+pub mod mock_peers;
 pub mod mutants;
 pub mod records;
 pub mod replicas;
