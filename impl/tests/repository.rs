@@ -220,3 +220,20 @@ fn the_suite_cannot_depend_on_the_product() {
         assert!(!depends, "{manifest} depends on the product");
     }
 }
+
+#[test]
+fn every_decision_has_a_number_of_its_own() {
+    let decisions = read(Path::new("docs/decisions.md"));
+    let numbers = decisions.lines().filter_map(|line| {
+        let cell = line.strip_prefix("| ")?.split(" |").next()?;
+        cell.trim_end_matches('†').parse::<u32>().ok()
+    });
+    let mut seen = BTreeSet::new();
+    let twice: Vec<_> = numbers.filter(|number| !seen.insert(*number)).collect();
+
+    assert!(seen.len() > 50, "the rows of the decisions were not found");
+    assert!(
+        twice.is_empty(),
+        "docs/decisions.md: rows {twice:?} are there twice; give the later ones the next free number"
+    );
+}
