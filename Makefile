@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets demo test lint conformance mutants bench fuzz latency doc ci clean
+.PHONY: help setup assets demo test lint conformance mutants bench fuzz latency scale doc ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ fuzz: setup ## the decoders on damaged records; RUNS per target, TARGETS="node i
 
 latency: setup assets ## export to import and endpoint to slice between two clusters, release build
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet --release -p tombolo-e2e --bin latency
+
+scale: setup assets ## one operator and many peers: time until synced, memory, processor; SCALE_FLAGS="--peers 255"
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet --release -p tombolo-e2e --bin scale -- $(SCALE_FLAGS)
 
 doc: setup ## API documentation
 	cargo doc --workspace --no-deps
