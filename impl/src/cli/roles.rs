@@ -71,13 +71,7 @@ pub(super) fn run(role: Role) -> Result<()> {
 
 async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Parts> {
     check_id(&args.cluster)?;
-    let etcd = match &args.etcd_config {
-        Some(file) => EtcdConfig::read(file)?,
-        None => EtcdConfig::from_urls(&args.etcd_endpoints)?,
-    };
-    if keeps_users(&args) {
-        users::check(&etcd)?;
-    }
+    let etcd = own_etcd(&args)?;
     let client = client_of(&args.cluster).await?;
     let (identify, name) = identify(&args.cluster, &client, cancel);
     let mut registry = Registry::default();
@@ -140,6 +134,18 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Parts> {
         last,
         finished,
     })
+}
+
+/// How this cluster's etcd is reached; checked for what keeping its users needs.
+fn own_etcd(args: &MeshArgs) -> Result<EtcdConfig> {
+    let etcd = match &args.etcd_config {
+        Some(file) => EtcdConfig::read(file)?,
+        None => EtcdConfig::from_urls(&args.etcd_endpoints)?,
+    };
+    if keeps_users(args) {
+        users::check(&etcd)?;
+    }
+    Ok(etcd)
 }
 
 /// Health with the deadmen of what follows peers, and a check for each peer.

@@ -79,18 +79,15 @@ impl Error {
 
     /// What the API server said, if it was asked and refuses the object as it is or for what it is not allowed to be.
     pub fn refusal(&self) -> Option<&str> {
-        match self {
-            Self::Refused { source, .. } => match &**source {
-                kube::Error::Api(status) if (400..500).contains(&status.code) => {
-                    Some(&status.message)
-                }
-                _ => None,
-            },
-            Self::Stale { .. }
-            | Self::NamespaceTerminating { .. }
-            | Self::Unsettled { .. }
-            | Self::NotLeading { .. } => None,
-        }
+        let Self::Refused { source, .. } = self else {
+            return None;
+        };
+        let kube::Error::Api(status) = &**source else {
+            return None;
+        };
+        (400..500)
+            .contains(&status.code)
+            .then_some(status.message.as_str())
     }
 }
 

@@ -88,6 +88,12 @@ mod tests {
     use super::*;
     use crate::operator::testkit::object;
 
+    /// What is exported, and the keys that are left of it.
+    type Case = (
+        &'static [(&'static str, &'static str)],
+        &'static [&'static str],
+    );
+
     fn annotated(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         annotations.iter().map(owned).collect()
@@ -95,7 +101,7 @@ mod tests {
 
     #[test]
     fn annotations_that_a_cluster_ip_service_cannot_have_are_taken_out() {
-        let cases: [(&[(&str, &str)], &[&str]); 5] = [
+        let cases: [Case; 5] = [
             (&[("team", "pay")], &["team"]),
             (&[(SOURCE_RANGES, "10.0.0.0/8"), ("team", "pay")], &["team"]),
             (
