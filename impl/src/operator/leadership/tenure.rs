@@ -60,7 +60,7 @@ impl Tenure {
         Self::of(Standing::Sole)
     }
 
-    /// No right, until [`Self::prolong`].
+    /// No right, until the Lease is held.
     pub fn standby() -> Self {
         Self::of(Standing::Standby)
     }
