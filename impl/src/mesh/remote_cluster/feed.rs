@@ -16,6 +16,9 @@ use super::{
 };
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch};
 
+/// Most bytes of keys that one list is remembered by: 64 MiB, several hundred thousand keys. A list with more proves nothing.
+const LISTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// One kind of records while connected.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -29,15 +32,18 @@ enum Proof {
     Complete(Complete, Mark),
     /// The canary or the cluster-config came during the list: another list will tell.
     ListAgain,
-    /// Nothing: the canary or the cluster-config is not there, or the peer has just stopped to write canaries.
+    /// Nothing: the canary or the cluster-config is not there, the peer has just stopped to write canaries, or there are too
+    /// many keys.
     Nothing,
 }
 
 /// A finished list.
 pub(super) struct Listed {
     revision: i64,
-    /// The keys after the prefix under which something is held: no more than is held, however many keys there are.
+    /// The keys after the prefix, whether what is under them was taken or not: what is listed is not gone.
     pub(super) present: BTreeSet<String>,
+    /// Whether all keys are in it: there are not more than [`LISTED_BYTES_MAX`].
+    whole: bool,
 }
 
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
@@ -113,26 +119,29 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
 
     /// Sets every record that is there, page by page.
     async fn read_all(&mut self, place: &Place) -> Result<Listed, Error> {
-        let mut present = BTreeSet::new();
+        let (mut present, mut bytes) = (BTreeSet::new(), 0);
         let mut cursor = None;
         loop {
             let page = self.store.page(&place.prefix, cursor).await?;
             self.statuses.inquiries().goes_on(&self.peer);
             let changes = place.changes(&page.entries);
             self.apply(place.kind, changes);
-            let holdings = &self.memory.feed_mut(place.kind).holdings;
-            let keys = page
-                .entries
-                .iter()
-                .filter_map(|entry| place.suffix(&entry.key));
-            let held = keys.filter(|key| holdings.contains(key));
-            present.extend(held.map(str::to_owned));
+            for entry in &page.entries {
+                let Some(key) = place.suffix(&entry.key) else {
+                    continue;
+                };
+                bytes += key.len();
+                if bytes <= LISTED_BYTES_MAX {
+                    present.insert(key.to_owned());
+                }
+            }
             cursor = page.next;
             if cursor.is_none() {
                 self.memory.reached(page.revision);
                 return Ok(Listed {
                     revision: page.revision,
                     present,
+                    whole: bytes <= LISTED_BYTES_MAX,
                 });
             }
         }
@@ -155,6 +164,11 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             return Ok(Proof::Nothing);
         }
         if self.memory.feed_mut(place.kind).withdrawn.is_some() {
+            return Ok(Proof::Nothing);
+        }
+        if !listed.whole {
+            let (peer, kind) = (&self.peer, place.kind.name());
+            tracing::warn!(%peer, kind, max_bytes = LISTED_BYTES_MAX, "the peer lists too many keys to tell what is gone; its rows stay; remove keys that are not needed from its store");
             return Ok(Proof::Nothing);
         }
         let Some(mark) = self.read_mark(&place.canary).await? else {

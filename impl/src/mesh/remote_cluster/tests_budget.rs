@@ -24,6 +24,7 @@ use crate::kvstore::{
 battery![
     records_beyond_the_limit_are_taken_as_soon_as_the_peer_shrinks,
     a_record_that_grows_beyond_the_limit_keeps_what_it_said_before,
+    what_was_taken_stays_when_who_follows_anew_may_take_less,
 ];
 
 async fn records_beyond_the_limit_are_taken_as_soon_as_the_peer_shrinks<S: Subject>(subject: S) {
@@ -91,6 +92,26 @@ async fn a_record_that_grows_beyond_the_limit_keeps_what_it_said_before<S: Subje
     follower.until_rows(&["cart"]).await;
     eventually("there is room", async || follower.second("cart") == Some(9)).await;
     follower.until_state(PeerState::Ready).await;
+}
+
+/// As after a restart of who copies: rows are there, and nothing is remembered of them.
+async fn what_was_taken_stays_when_who_follows_anew_may_take_less<S: Subject>(subject: S) {
+    let mut writer = Writer::new("rome", subject.store());
+    writer.fill(&["a", "b", "c", "d"]).await;
+    let mut follower = Follower::new("rome", subject.store());
+    follower.start(Memory::default());
+    follower.until_state(PeerState::Ready).await;
+    follower.stop().await;
+
+    let (broken, _) = service_export::encode(&export(&writer.name, "a", 1));
+    writer.put(&broken, b"{}".to_vec()).await;
+    writer.unexport("b").await;
+    follower.options.budget.records = 1;
+    follower.start(Memory::default());
+
+    follower.until_rows(&["a", "c", "d"]).await;
+    follower.until_error("--peer-max-records").await;
+    assert_eq!(follower.rows(), ["a", "c", "d"]);
 }
 
 #[tokio::test(start_paused = true)]
