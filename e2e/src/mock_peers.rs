@@ -1,8 +1,11 @@
 //! Many peers in one etcd, for measurements: their records as real ones would write them, without the clusters.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use etcd_client::{Client, ConnectOptions, Txn, TxnOp};
 use serde_json::json;
+use tokio::task::JoinSet;
 use tombolo_testbed::Cluster;
 
 use crate::records::{EXPORTS, SERVICES, SYNCED};
@@ -13,6 +16,11 @@ const TXN_OPS: usize = 128;
 pub const MAX_CONNECTED: u32 = 511;
 /// The namespace of all services.
 pub const NAMESPACE: &str = "default";
+
+/// Key of the heartbeat.
+const HEARTBEAT: &str = "cilium/.heartbeat";
+/// Time between two heartbeats; real ones come once a minute.
+const BEAT: Duration = Duration::from_secs(30);
 
 /// What the peers say.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +63,22 @@ impl MockPeers {
             cluster.write_peer(&name, &endpoint)?;
         }
         Ok(())
+    }
+
+    /// Writes the heartbeat of their etcd, at once and then twice a minute, until what is returned is dropped.
+    pub async fn beat(&self, cluster: &Cluster) -> Result<JoinSet<()>> {
+        let mut client = Client::connect([cluster.mesh_etcd_endpoint()?], None).await?;
+        client.put(HEARTBEAT, "1", None).await?;
+        let mut beating = JoinSet::new();
+        beating.spawn(async move {
+            let mut ticks = tokio::time::interval(BEAT);
+            for beat in 2_u64.. {
+                ticks.tick().await;
+                // Peers that miss a beat turn suspect, which the measurement would show.
+                let _ = client.put(HEARTBEAT, beat.to_string(), None).await;
+            }
+        });
+        Ok(beating)
     }
 
     /// Changes the backends of one service of one peer; `turn` makes each change another.

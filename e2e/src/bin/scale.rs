@@ -65,6 +65,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     };
     let report = |done| progress("peers written", done, arguments.peers);
     peers.write(cluster, report).await?;
+    let _beating = peers.beat(cluster).await?;
     let start = Instant::now();
     let flag = format!("--max-connected-clusters={MAX_CONNECTED}");
     cluster.start_role(Role::Operator, &[&flag]).await?;
@@ -134,12 +135,9 @@ async fn until_synced(
 
 async fn ready_peers(cluster: &Cluster) -> Result<u32> {
     let page = cluster.role_page(Role::Operator, "/v1/cluster").await?;
-    let page: serde_json::Value = serde_json::from_str(&page).context("/v1/cluster is JSON")?;
-    let clusters = page["clusters"].as_array();
-    let ready = clusters
-        .into_iter()
-        .flatten()
-        .filter(|it| it["ready"] == true);
+    let peers: Vec<serde_json::Value> =
+        serde_json::from_str(&page).context("/v1/cluster is a list of peers")?;
+    let ready = peers.iter().filter(|peer| peer["ready"] == true);
     Ok(u32::try_from(ready.count())?)
 }
 
