@@ -166,7 +166,11 @@ async fn a_reader_that_hangs_is_not_current_although_its_peer_was_ready() {
 
     assert_eq!(state, PeerState::Ready, "its last word was good");
     assert!(hanging.head.is_ok(), "{hanging:?}");
-    assert_eq!(hanging.current, [], "but it does not read");
+    // Services may have answered before the reader came to the export that it hangs on.
+    assert!(
+        !hanging.current.contains(&Resource::ServiceExports),
+        "but it does not read: {hanging:?}"
+    );
     assert_eq!(found(&statuses).await.current.len(), 2);
     cancel.cancel();
     task.await.unwrap();
