@@ -20,6 +20,33 @@ pub const KEYS_PER_LEASE: usize = 1000;
 /// Longest time between two keep-alives; so fast is the loss of an emptied store noticed.
 const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
+/// Time between two prolongations of a lease.
+pub(crate) fn keepalive_pause(ttl: Duration) -> Duration {
+    (ttl / 3).min(KEEPALIVE_MAX)
+}
+
+/// Time-to-live of the lease that canaries hang on: shorter than that of the records' leases, by more than the time between
+/// two prolongations, so that canaries go first when nobody prolongs.
+pub(crate) fn canary_ttl(records: Duration) -> Duration {
+    records.saturating_sub((keepalive_pause(records) * 3 / 2).max(records / 10))
+}
+
+/// The present lease, prolonged, if the store still has it; else a new one.
+pub(crate) async fn prolong_or_grant<S: KvStore>(
+    store: &S,
+    present: Option<LeaseId>,
+    ttl: Duration,
+) -> Result<LeaseId, Error> {
+    if let Some(present) = present {
+        match store.keep_alive(present).await {
+            Ok(()) => return Ok(present),
+            Err(Error::LeaseNotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    store.grant(ttl).await
+}
+
 /// Writes keys under leases and keeps those alive until dropped.
 #[derive(Debug)]
 pub struct Leases<S> {
@@ -181,7 +208,7 @@ impl Held {
 }
 
 async fn keep<S: KvStore>(store: S, ttl: Duration, shared: Arc<Shared>) {
-    let pause = (ttl / 3).min(KEEPALIVE_MAX);
+    let pause = keepalive_pause(ttl);
     loop {
         tokio::time::sleep(pause).await;
         let leases: Vec<_> = shared.held().keys.keys().copied().collect();

@@ -10,13 +10,11 @@ use super::{Publisher, STORE_RETRY_MAX, view::SIGNS};
 use crate::{
     kvstore::{
         Asker, Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff,
+        lease,
     },
     mesh::inquiry::Respondent,
     queue::RETRY_FIRST,
 };
-
-/// Longest pause between two prolongations of the canaries' lease; so fast is the loss of the store noticed.
-const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
 impl<S: KvStore> Publisher<S> {
     /// Follows the own keys for ever.
@@ -57,7 +55,7 @@ impl<S: KvStore> Publisher<S> {
         let mut batches =
             select_all(named.map(|(sign, watch)| watch.map(move |batch| (sign, batch))));
         respondent.begin(SIGNS);
-        let mut keepalive = interval((self.fence_ttl() / 3).min(KEEPALIVE_MAX));
+        let mut keepalive = interval(lease::keepalive_pause(self.fence_ttl()));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -86,22 +84,12 @@ impl<S: KvStore> Publisher<S> {
     /// The lease that the canaries hang on: the present one if the store still has it, else a new one.
     async fn fence(&self) -> Result<LeaseId, Error> {
         let present = self.state().fence;
-        if let Some(fence) = present {
-            match self.store.keep_alive(fence).await {
-                Ok(()) => return Ok(fence),
-                Err(Error::LeaseNotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.store.grant(self.fence_ttl()).await
+        lease::prolong_or_grant(&self.store, present, self.fence_ttl()).await
     }
 
-    /// Shorter than the leases of the records, by more than the time between two prolongations, so that canaries go first
-    /// when nobody prolongs.
+    /// Time-to-live of that lease.
     fn fence_ttl(&self) -> Duration {
-        let ttl = self.options.lease_ttl;
-        let pause = (ttl / 3).min(KEEPALIVE_MAX);
-        ttl.saturating_sub((pause * 3 / 2).max(ttl / 10))
+        lease::canary_ttl(self.options.lease_ttl)
     }
 
     async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {

@@ -9,12 +9,11 @@ use tracing::{info, warn};
 
 use super::{keys::place, writer::Writer};
 use crate::{
-    kvstore::{Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff},
+    kvstore::{
+        Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff, lease,
+    },
     queue::RETRY_FIRST,
 };
-
-/// Longest pause between two prolongations of the canaries' lease; so fast is the loss of the store noticed.
-const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
 /// Longest pause between attempts to reach the store. Short, since a restarted etcd is back within seconds.
 const RETRY_MAX: Duration = Duration::from_secs(2);
@@ -44,7 +43,7 @@ impl<S: KvStore> Writer<S> {
         self.begin(fence, entries);
         backoff.reset();
         let mut batches = select_all(watches);
-        let mut keepalive = interval((self.fence_ttl() / 3).min(KEEPALIVE_MAX));
+        let mut keepalive = interval(lease::keepalive_pause(self.fence_ttl()));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -69,22 +68,12 @@ impl<S: KvStore> Writer<S> {
     /// The lease that new canaries hang on: the present one if the store still has it, else a new one.
     async fn fence(&self) -> Result<LeaseId, Error> {
         let present = self.reflection.state().fence;
-        if let Some(fence) = present {
-            match self.store.keep_alive(fence).await {
-                Ok(()) => return Ok(fence),
-                Err(Error::LeaseNotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.store.grant(self.fence_ttl()).await
+        lease::prolong_or_grant(&self.store, present, self.fence_ttl()).await
     }
 
-    /// Shorter than the leases of the records, by more than the time between two prolongations, so that canaries go first
-    /// when nobody prolongs.
+    /// Time-to-live of that lease.
     fn fence_ttl(&self) -> Duration {
-        let ttl = self.lease_ttl;
-        let pause = (ttl / 3).min(KEEPALIVE_MAX);
-        ttl.saturating_sub((pause * 3 / 2).max(ttl / 10))
+        lease::canary_ttl(self.lease_ttl)
     }
 
     async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {
