@@ -47,6 +47,66 @@ pub(crate) async fn prolong_or_grant<S: KvStore>(
     store.grant(ttl).await
 }
 
+/// The lease that canaries hang on, granted before the store is listed: a canary on it says that nothing of that list was lost
+/// since. Records that go with a lease of theirs outdate it, at any time, also while the store is being listed.
+#[derive(Debug, Default)]
+pub(crate) struct Fence {
+    lease: Option<LeaseId>,
+    outdated: u64,
+}
+
+/// A fence as it was at some time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FenceSeen {
+    /// The lease.
+    pub(crate) lease: Option<LeaseId>,
+    outdated: u64,
+}
+
+/// What became of a lease that was to be the fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fenced {
+    /// It is the one of before.
+    Same,
+    /// It is another one: canaries hang on an earlier lease.
+    Renewed,
+    /// The fence was outdated meanwhile: what was listed under this lease proves nothing.
+    Outdated,
+}
+
+impl Fence {
+    /// The present lease.
+    pub(crate) fn lease(&self) -> Option<LeaseId> {
+        self.lease
+    }
+
+    /// The fence as it is now.
+    pub(crate) fn seen(&self) -> FenceSeen {
+        FenceSeen {
+            lease: self.lease,
+            outdated: self.outdated,
+        }
+    }
+
+    /// Records went: canaries need another lease, to say that the writer lives.
+    pub(crate) fn outdate(&mut self) {
+        self.lease = None;
+        self.outdated += 1;
+    }
+
+    /// A lease was granted, or prolonged, after the fence was seen, and the store listed after that.
+    pub(crate) fn renew(&mut self, seen: FenceSeen, lease: LeaseId) -> Fenced {
+        if self.outdated != seen.outdated {
+            return Fenced::Outdated;
+        }
+        if self.lease == Some(lease) {
+            return Fenced::Same;
+        }
+        self.lease = Some(lease);
+        Fenced::Renewed
+    }
+}
+
 /// Writes keys under leases and keeps those alive until dropped.
 #[derive(Debug)]
 pub struct Leases<S> {

@@ -41,7 +41,10 @@ use self::{caches::Caches, records::Publishing};
 pub use self::{metrics::Metrics, view::View};
 use super::ledger::Ledger;
 use crate::{
-    kvstore::{KvStore, LeaseId, lease::Leases},
+    kvstore::{
+        KvStore,
+        lease::{Fence, Leases},
+    },
     queue::{Queue, RETRY_MAX},
     telemetry::health::Gate,
 };
@@ -134,7 +137,7 @@ struct State {
     /// Whether exports, services and namespaces were listed.
     exports_ready: bool,
     /// The lease of the canaries.
-    fence: Option<LeaseId>,
+    fence: Fence,
 }
 
 impl<S: KvStore> Publisher<S> {
@@ -231,9 +234,10 @@ impl<S: KvStore> Publisher<S> {
             if lost.contains(HEARTBEAT) {
                 self.beat.notify_one();
             }
-            state.fence = None;
+            state.fence.outdate();
+            state.listed = false;
             drop(state);
-            self.lose_store();
+            self.restart.notify_one();
         }
     }
 
@@ -298,6 +302,8 @@ async fn too_late(cancel: &CancellationToken) {
 const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
 const _: () = assert!(STORE_RETRY_MAX.as_secs() <= RETRY_MAX.as_secs());
 
+#[cfg(test)]
+mod fence_tests;
 #[cfg(test)]
 mod heartbeat_tests;
 #[cfg(test)]

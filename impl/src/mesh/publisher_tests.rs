@@ -478,7 +478,8 @@ async fn no_canary_vouches_for_records_of_a_lost_store<S: Subject>(mut subject: 
     let fence = publisher.store.grant(Duration::from_mins(1)).await.unwrap();
     {
         let mut state = publisher.state();
-        state.fence = Some(fence);
+        let seen = state.fence.seen();
+        state.fence.renew(seen, fence);
         state.listed = true;
         state.services_ready = true;
         state.exports_ready = true;
@@ -508,7 +509,8 @@ async fn no_canary_comes_back_before_the_records_that_were_taken_with_it<S: Subj
     let canary_key = canary(Resource::Services);
     {
         let mut state = publisher.state();
-        state.fence = Some(fence);
+        let seen = state.fence.seen();
+        state.fence.renew(seen, fence);
         (state.listed, state.services_ready, state.exports_ready) = (true, true, true);
         for key in [SERVICE, CONFIG, &canary_key] {
             state.ledger.written(key, publisher.config(), 5);

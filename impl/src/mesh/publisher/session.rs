@@ -9,8 +9,9 @@ use tracing::{info, warn};
 use super::{Publisher, STORE_RETRY_MAX, view::SIGNS};
 use crate::{
     kvstore::{
-        Asker, Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff,
-        lease,
+        Asker, Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch,
+        backoff::Backoff,
+        lease::{self, FenceSeen, Fenced},
     },
     mesh::inquiry::Respondent,
     queue::RETRY_FIRST,
@@ -45,9 +46,12 @@ impl<S: KvStore> Publisher<S> {
         backoff: &mut Backoff,
     ) -> Result<(), Error> {
         let work = respondent.pulse.begin();
-        let fence = self.fence().await?;
+        let seen = self.state().fence.seen();
+        let fence = self.fence(seen).await?;
         let (entries, watches) = self.list_and_watch().await?;
-        self.begin(fence, entries);
+        if !self.begin(seen, fence, entries) {
+            return Ok(());
+        }
         backoff.reset();
         drop(work);
         let askers: Vec<_> = watches.iter().map(|watch| watch.asker().clone()).collect();
@@ -82,9 +86,8 @@ impl<S: KvStore> Publisher<S> {
     }
 
     /// The lease that the canaries hang on: the present one if the store still has it, else a new one.
-    async fn fence(&self) -> Result<LeaseId, Error> {
-        let present = self.state().fence;
-        lease::prolong_or_grant(&self.store, present, self.fence_ttl()).await
+    pub(super) async fn fence(&self, seen: FenceSeen) -> Result<LeaseId, Error> {
+        lease::prolong_or_grant(&self.store, seen.lease, self.fence_ttl()).await
     }
 
     /// Time-to-live of that lease.
@@ -108,18 +111,25 @@ impl<S: KvStore> Publisher<S> {
         Ok((entries, watches))
     }
 
-    fn begin(&self, fence: LeaseId, entries: Vec<Entry>) {
+    /// Takes in a list of the own keys, made under this lease. False when records went meanwhile, so that the canaries need
+    /// another lease.
+    pub(super) fn begin(&self, seen: FenceSeen, fence: LeaseId, entries: Vec<Entry>) -> bool {
         let mut state = self.state();
-        info!(keys = entries.len(), "listed the own keys");
-        state.ledger.relist(entries);
-        if state.fence != Some(fence) {
-            state.ledger.disown(&self.keys.canaries);
-            state.fence = Some(fence);
+        let keys = entries.len();
+        match state.fence.renew(seen, fence) {
+            Fenced::Outdated => return false,
+            Fenced::Same => state.ledger.relist(entries),
+            Fenced::Renewed => {
+                state.ledger.relist(entries);
+                state.ledger.disown(&self.keys.canaries);
+            }
         }
+        info!(keys, "listed the own keys");
         state.listed = true;
         self.mark_all(&state);
         // Nobody watches the heartbeat: what took other keys may have taken it too.
         self.beat.notify_one();
+        true
     }
 
     /// Takes in what happened to the own keys; what was not done by this process is put right. False when a canary or the

@@ -156,7 +156,7 @@ impl<S: KvStore> Publisher<S> {
                     }
                     return Ok(());
                 };
-                (last, state.fence)
+                (last, state.fence.lease())
             };
             let written = match last.kind {
                 KeyKind::Canary => self.store.put(&last.key, last.value.clone(), fence).await,
@@ -175,7 +175,10 @@ impl<S: KvStore> Publisher<S> {
             self.options.metrics.put(last.kind);
             info!(key = last.key, revision, "published");
             let mut state = self.state();
-            state.ledger.written(&last.key, last.value, revision);
+            // A canary on a lease that was outdated meanwhile is not what readers wait for.
+            if !matches!(last.kind, KeyKind::Canary) || state.fence.lease() == fence {
+                state.ledger.written(&last.key, last.value, revision);
+            }
         }
     }
 
@@ -203,7 +206,7 @@ impl<S: KvStore> Publisher<S> {
                 value,
             });
         }
-        if !flushed || state.fence.is_none() {
+        if !flushed || state.fence.lease().is_none() {
             return None;
         }
         let now = jiff::Timestamp::now();

@@ -10,7 +10,9 @@ use tracing::{info, warn};
 use super::{keys::place, writer::Writer};
 use crate::{
     kvstore::{
-        Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch, backoff::Backoff, lease,
+        Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch,
+        backoff::Backoff,
+        lease::{self, FenceSeen},
     },
     queue::RETRY_FIRST,
 };
@@ -38,9 +40,12 @@ impl<S: KvStore> Writer<S> {
 
     /// Lists, marks what differs, then follows. Ends without error when a new list is needed at once.
     async fn follow_incarnation(&self, backoff: &mut Backoff) -> Result<(), Error> {
-        let fence = self.fence().await?;
+        let seen = self.reflection.state().fence.seen();
+        let fence = self.fence(seen).await?;
         let (entries, watches) = self.list_and_watch().await?;
-        self.begin(fence, entries);
+        if !self.begin(seen, fence, entries) {
+            return Ok(());
+        }
         backoff.reset();
         let mut batches = select_all(watches);
         let mut keepalive = interval(lease::keepalive_pause(self.fence_ttl()));
@@ -66,9 +71,8 @@ impl<S: KvStore> Writer<S> {
     }
 
     /// The lease that new canaries hang on: the present one if the store still has it, else a new one.
-    async fn fence(&self) -> Result<LeaseId, Error> {
-        let present = self.reflection.state().fence;
-        lease::prolong_or_grant(&self.store, present, self.fence_ttl()).await
+    async fn fence(&self, seen: FenceSeen) -> Result<LeaseId, Error> {
+        lease::prolong_or_grant(&self.store, seen.lease, self.fence_ttl()).await
     }
 
     /// Time-to-live of that lease.
@@ -89,9 +93,13 @@ impl<S: KvStore> Writer<S> {
         Ok((entries, watches))
     }
 
-    fn begin(&self, fence: LeaseId, entries: Vec<Entry>) {
+    /// Takes in a list of the copies, made under this lease. False when records went meanwhile, so that the canaries need another
+    /// lease.
+    fn begin(&self, seen: FenceSeen, fence: LeaseId, entries: Vec<Entry>) -> bool {
         let mut state = self.reflection.state();
-        let adopted = state.begin(fence, entries);
+        let Some(adopted) = state.begin(seen, fence, entries) else {
+            return false;
+        };
         let peers: Vec<_> = state.copies.names().cloned().collect();
         let waiting = state.backlog.len();
         drop(state);
@@ -107,6 +115,7 @@ impl<S: KvStore> Writer<S> {
         }
         self.reflection.wake();
         self.reflection.progressed();
+        true
     }
 
     /// Takes in what happened to the copies; what was not done by this process is put right. False when the store has to be

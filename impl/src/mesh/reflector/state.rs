@@ -12,7 +12,10 @@ use super::{
     keys::{Part, place},
 };
 use crate::{
-    kvstore::{Entry, LeaseId},
+    kvstore::{
+        Entry, LeaseId,
+        lease::{Fence, FenceSeen, Fenced},
+    },
     mesh::ledger::{Action, Ledger, Record},
 };
 
@@ -30,7 +33,7 @@ pub(super) struct State {
     /// Whether the store was listed once, so that the copies are those of the earlier life.
     pub(super) seeded: bool,
     /// The lease of the canaries.
-    pub(super) fence: Option<LeaseId>,
+    pub(super) fence: Fence,
 }
 
 /// What is to be done about a peer beside its records.
@@ -50,8 +53,18 @@ pub(super) enum Step {
 
 impl State {
     /// Takes in a list of all copies that are in the store, made after the lease of the canaries was granted. The first also says what should
-    /// be there, and which leases of an earlier life are to be kept alive; those are returned.
-    pub(super) fn begin(&mut self, fence: LeaseId, entries: Vec<Entry>) -> Vec<(String, LeaseId)> {
+    /// be there, and which leases of an earlier life are to be kept alive; those are returned. None when records went meanwhile, so that another
+    /// lease is needed.
+    pub(super) fn begin(
+        &mut self,
+        seen: FenceSeen,
+        fence: LeaseId,
+        entries: Vec<Entry>,
+    ) -> Option<Vec<(String, LeaseId)>> {
+        let fenced = self.fence.renew(seen, fence);
+        if fenced == Fenced::Outdated {
+            return None;
+        }
         let entries: Vec<_> = entries
             .into_iter()
             .filter(|entry| self.is_ours(entry))
@@ -64,9 +77,8 @@ impl State {
             entries.iter().filter_map(leased).collect()
         };
         self.ledger.relist(entries);
-        if self.fence != Some(fence) {
+        if fenced == Fenced::Renewed {
             self.ledger.disown(key::SYNCED);
-            self.fence = Some(fence);
         }
         for (key, _) in &adopted {
             self.ledger.adopt(key);
@@ -74,7 +86,7 @@ impl State {
         self.seeded = true;
         self.listed = true;
         self.mark_everything();
-        adopted
+        Some(adopted)
     }
 
     /// Whether an entry is a copy, or stands where one should be.

@@ -247,16 +247,22 @@ impl<S: KvStore> Writer<S> {
 
     /// Writes a canary; false when the store is not the one that was listed.
     async fn put_canary(&self, peer: &ClusterName, kind: Resource) -> Result<bool, Error> {
-        let fence = self.reflection.state().fence;
+        let Some(fence) = self.reflection.state().fence.lease() else {
+            return Ok(false);
+        };
         let key = key::canary_key(peer, kind, true);
         let value = tombolo_core::wire::canary::value(Timestamp::now());
-        match self.store.put(&key, value.clone(), fence).await {
+        match self.store.put(&key, value.clone(), Some(fence)).await {
             Ok(revision) => {
                 info!(%peer, key, revision, "everything of the kind is copied");
                 self.metrics.put(peer, "canary");
                 let mut state = self.reflection.state();
-                state.ledger.written(&key, value.into(), revision);
-                Ok(true)
+                // A canary on a lease that was outdated meanwhile is not what readers wait for.
+                let stands = state.fence.lease() == Some(fence);
+                if stands {
+                    state.ledger.written(&key, value.into(), revision);
+                }
+                Ok(stands)
             }
             Err(Error::LeaseNotFound { .. }) => {
                 self.reflection.lose_store();
@@ -279,7 +285,8 @@ impl<S: KvStore> Writer<S> {
             for key in &lost {
                 state.ledger.forget(key);
             }
-            state.fence = None;
+            state.fence.outdate();
+            state.listed = false;
             drop(state);
             self.reflection.lose_store();
         }
