@@ -47,6 +47,8 @@ pub struct Fill {
     pub delayed: usize,
     /// For how long the oldest of those that wait or are in work has been dirty; none when there are none, or the queue is held.
     pub oldest: Option<Duration>,
+    /// Whether nothing is handed out.
+    pub held: bool,
 }
 
 impl<K> Clone for Queue<K> {

@@ -119,7 +119,7 @@ pub struct Failure {
 
 /// The records of one kind of one peer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct KindStatus {
     /// Whether the peer publishes this kind, as far as its cluster-config says.
     pub published: bool,

@@ -3,7 +3,19 @@
 use tombolo_core::names::Namespace;
 
 use super::args::ElectionArgs;
-use crate::operator::leadership::{self, Election, SettingsError};
+use crate::{
+    operator::{
+        leadership::{self, Election, SettingsError},
+        triggers::Queues,
+    },
+    status::pages::Controllers,
+};
+
+/// What is said of who leads, and of what is still to be done.
+pub(super) fn controllers(election: &Election, queues: &Queues) -> Controllers {
+    let (election, queues) = (election.clone(), queues.clone());
+    Box::new(move || (election.look(), queues.look()))
+}
 
 /// How the replicas of an operator decide which one writes.
 pub(super) fn of(args: &ElectionArgs, client: &kube::Client) -> Result<Election, SettingsError> {

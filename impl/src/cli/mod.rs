@@ -55,6 +55,9 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(not_well) = error.downcast_ref::<status::NotWell>() {
         return not_well.exit_code();
     }
+    if error.is::<status::Interrupted>() {
+        return status::Interrupted::EXIT_CODE;
+    }
     let input = error.chain().any(|cause| {
         cause.is::<logs::Error>()
             || cause.is::<client::Error>()

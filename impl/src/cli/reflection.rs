@@ -12,9 +12,8 @@ use crate::{
         config_dir,
         metrics::{self, Counterpart},
         peers::{LocalCluster, Statuses},
-        reflector::{self, DRAIN_GRACE, Metrics, Patience},
+        reflector::{self, DRAIN_GRACE, Metrics, Patience, View},
     },
-    status::answer::Copies,
     telemetry::health::Health,
 };
 
@@ -23,6 +22,7 @@ pub(super) struct Reflection {
     args: MeshArgs,
     directory: PathBuf,
     metrics: Metrics,
+    view: View,
     statuses: Statuses,
 }
 
@@ -43,6 +43,7 @@ impl Reflection {
             args: args.clone(),
             directory: directory.clone(),
             metrics: Metrics::register(registry),
+            view: View::default(),
             statuses,
         }))
     }
@@ -52,10 +53,9 @@ impl Reflection {
         self.statuses.clone()
     }
 
-    /// What is said of the copies.
-    pub(super) fn copies(&self) -> Box<dyn Fn() -> Copies + Send + Sync> {
-        let metrics = self.metrics.clone();
-        Box::new(move || metrics.copies())
+    /// What is seen of the copies.
+    pub(super) fn view(&self) -> View {
+        self.view.clone()
     }
 
     /// The part, as it runs.
@@ -94,6 +94,7 @@ impl Reflection {
                     global: flags.global_ready_timeout,
                 },
                 metrics: self.metrics,
+                view: self.view,
                 statuses: self.statuses,
                 gate: Some(gate),
             };

@@ -16,19 +16,19 @@ use super::{
     args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
     components::{Component, Parts, run_all, stop_on_signals},
     counters::{count_reconciles, count_writes},
-    election,
-    reach::reach,
+    election::{self, controllers},
+    reach::{checks, client_of},
     reflection::Reflection,
 };
 use crate::{
-    cluster::{client, identity},
+    cluster::identity,
     kvstore::{config::EtcdConfig, etcd::EtcdStore},
     mesh::{
         config_dir,
         metrics::{self, Counterpart},
         peers::{LocalCluster, RemoteState, Statuses, run_peers},
         publisher::{self, Metrics, View, records::Publishing},
-        users,
+        reflector, users,
     },
     operator::{self, context::Caches, gauges, triggers::Queues},
     status::{
@@ -72,21 +72,19 @@ pub(super) fn run(role: Role) -> Result<()> {
 async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Parts> {
     check_id(&args.cluster)?;
     let etcd = own_etcd(&args)?;
-    let client = client_of(&args.cluster).await?;
+    let api_server = client_of(&args.cluster).await?;
+    let client = api_server.client.clone();
     let (identify, name) = identify(&args.cluster, &client, cancel);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let reflection = Reflection::of(&args, &mut registry)?;
-    let (reach, reached) = reach(&mut registry, &client, cancel);
+    let (asking, reach) = api_server.reach(&mut registry, cancel);
     let view = View::default();
     view.register(&mut registry);
     let peers = reflection.as_ref().map(Reflection::statuses);
+    let copies = reflection.as_ref().map(Reflection::view);
     let health = Health::new(registry).with_pulses(view.inquiries().pulses().clone());
-    let health = match &peers {
-        Some(peers) => watched(health, peers),
-        None => health,
-    };
-    let health = health.with_checks(reached);
+    let health = copying(health, peers.as_ref(), copies.as_ref()).with_checks(checks(&reach));
     let gate = health.gate("published");
     let (users, allowed) = keep_users(&args, &etcd, name.clone(), &health, cancel);
     let store = EtcdStore::new(etcd);
@@ -96,7 +94,9 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Parts> {
         health: health.clone(),
         peers,
         store: Some(view.clone()),
-        copies: reflection.as_ref().map(Reflection::copies),
+        copies,
+        api_server: reach,
+        controllers: None,
     };
     let reflect =
         reflection.map(|part| part.component(&health, name.clone(), store.clone(), cancel.clone()));
@@ -128,7 +128,7 @@ async fn mesh(args: MeshArgs, cancel: &CancellationToken) -> Result<Parts> {
     // Nothing is written before etcd asks who reads it.
     let writers = [publish].into_iter().chain(reflect);
     let writers = writers.map(|part| once_allowed(part, allowed.clone(), cancel.clone()));
-    let parts = [identify, reach].into_iter();
+    let parts = [identify, asking].into_iter();
     Ok(Parts {
         components: parts.chain(writers).chain(users).collect(),
         last,
@@ -153,6 +153,16 @@ fn watched(health: Health, peers: &Statuses) -> Health {
     health
         .with_pulses(peers.inquiries().pulses().clone())
         .with_checks(peer_checks(peers))
+}
+
+/// Health with what follows peers and copies them, when the role does.
+fn copying(health: Health, peers: Option<&Statuses>, copies: Option<&reflector::View>) -> Health {
+    let health = match peers {
+        Some(peers) => watched(health, peers),
+        None => health,
+    };
+    let pulses = copies.map(|copies| copies.inquiries().pulses().clone());
+    pulses.into_iter().fold(health, Health::with_pulses)
 }
 
 fn keeps_users(args: &MeshArgs) -> bool {
@@ -218,7 +228,8 @@ fn once_allowed(
 async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Parts> {
     check_id(&args.cluster)?;
     config_dir::check(&args.clustermesh_config)?;
-    let client = client_of(&args.cluster).await?;
+    let api_server = client_of(&args.cluster).await?;
+    let client = api_server.client.clone();
     let (identify, name) = identify(&args.cluster, &client, cancel);
     let queues = Queues::new();
     let reported = queues.clone();
@@ -232,9 +243,9 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Part
     operator::metrics::register(&mut registry, &caches);
     let election = election::of(&args.election, &client)?;
     gauges::register(&mut registry, election.tenure(), &queues);
-    let (reach, reached) = reach(&mut registry, &client, cancel);
+    let (asking, reach) = api_server.reach(&mut registry, cancel);
     let statuses = remote.statuses().clone();
-    let health = watched(Health::new(registry), &statuses).with_checks(reached);
+    let health = watched(Health::new(registry), &statuses).with_checks(checks(&reach));
     let ready = health.gate("controllers");
     let health = Source {
         role: "operator",
@@ -243,6 +254,8 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Part
         peers: Some(statuses),
         store: None,
         copies: None,
+        api_server: reach,
+        controllers: Some(controllers(&election, &queues)),
     }
     .shown();
     let (last, finished) = serve(health, &args.cluster, cancel);
@@ -270,7 +283,7 @@ async fn operator(args: OperatorArgs, cancel: &CancellationToken) -> Result<Part
         run: Box::pin(control),
     };
     Ok(Parts {
-        components: vec![identify, reach, follow, control],
+        components: vec![identify, asking, follow, control],
         last,
         finished,
     })
@@ -357,10 +370,6 @@ fn check_id(args: &ClusterArgs) -> Result<(), IdTooLarge> {
     } else {
         Ok(())
     }
-}
-
-async fn client_of(args: &ClusterArgs) -> Result<kube::Client, client::Error> {
-    client::client(args.kubeconfig.as_deref(), args.context.as_deref()).await
 }
 
 /// The health endpoint, and what tells it that everything else has ended.

@@ -3,6 +3,7 @@
 //! Asks the processes, judges by `crate::status::judge`, prints. Reads only. Whatever did not answer, or did not say all, is
 //! unknown; and unknown is never green.
 
+mod cluster;
 mod gather;
 mod http;
 mod pods;
@@ -10,6 +11,7 @@ mod report;
 mod text;
 
 use std::{
+    cell::RefCell,
     io::{self, IsTerminal, Write},
     time::{Duration, Instant},
 };
@@ -18,6 +20,7 @@ use anyhow::{Context, Result};
 use hyper::Uri;
 use kube::Client;
 use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::{gather::Gathered, report::Report};
 use super::{
@@ -34,6 +37,10 @@ const WAIT_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Longest time for one round of questions while waiting.
 const ROUND_MAX: Duration = Duration::from_secs(15);
+
+/// A round with less time than this may find that nobody answers for want of time alone: processes give their stores, peers and
+/// API server 3 s, and the copies another 3 s.
+const ROUND_MIN: Duration = Duration::from_secs(7);
 
 /// Pause between two rounds.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -55,6 +62,7 @@ Exit codes:
   3  problem: something is wrong and will hardly mend itself
   4  unknown: some process, peer or store did not say; nothing is known to be wrong
   5  behind: something is not up to date; nothing is unknown or wrong
+  130  interrupted, by Ctrl-C or SIGTERM; the last look, if there was one, is on standard error
 
 JSON (-o json), one object; members are added, never renamed or removed:
   verdict    Well, Behind, Unknown or Problem
@@ -74,6 +82,18 @@ pub(super) enum Error {
         /// What was given.
         address: String,
     },
+}
+
+/// The user, or whoever runs this, has had enough.
+#[derive(Debug, Error)]
+#[error("interrupted; {last}")]
+pub(super) struct Interrupted {
+    last: String,
+}
+
+impl Interrupted {
+    /// The exit code that shells give to what SIGINT ended: 128 and its number.
+    pub(super) const EXIT_CODE: u8 = 130;
 }
 
 /// Not everything is well.
@@ -106,7 +126,7 @@ pub(super) fn run(args: &StatusArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let report = runtime.block_on(ask(args, &addresses))?;
+    let report = runtime.block_on(until_interrupted(args, &addresses))?;
     let answer = match args.output {
         Output::Text => text::render(&report, style(args)),
         Output::Json => render::json(&report).context("the answer cannot be written as JSON")?,
@@ -144,8 +164,20 @@ fn style(args: &StatusArgs) -> text::Style {
     }
 }
 
-/// Asks once, or until everything is well or the time is over.
-async fn ask(args: &StatusArgs, addresses: &[Uri]) -> Result<Report> {
+/// As [`ask`], until somebody interrupts it: then at once.
+async fn until_interrupted(args: &StatusArgs, addresses: &[Uri]) -> Result<Report> {
+    let last = RefCell::new("nothing was found out yet".to_owned());
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    tokio::select! {
+        report = ask(args, addresses, &last) => report,
+        _ = interrupt.recv() => Err(Interrupted { last: last.take() }.into()),
+        _ = terminate.recv() => Err(Interrupted { last: last.take() }.into()),
+    }
+}
+
+/// Asks once, or until everything is well or the time is over; tells `last` what it knows meanwhile.
+async fn ask(args: &StatusArgs, addresses: &[Uri], last: &RefCell<String>) -> Result<Report> {
     let client = if addresses.is_empty() {
         let (file, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
         Some(client::client(file, context).await?)
@@ -158,19 +190,28 @@ async fn ask(args: &StatusArgs, addresses: &[Uri]) -> Result<Report> {
         ANSWER_TIMEOUT
     };
     let until = Instant::now() + args.timeout.unwrap_or(default);
-    let mut told = String::new();
+    let left = || until.saturating_duration_since(Instant::now());
+    let mut before = None;
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let report = report::build(round(client.as_ref(), addresses, left.min(ROUND_MAX)).await);
-        let over = until.saturating_duration_since(Instant::now()) <= PAUSE;
-        if report.verdict == Verdict::Well || !args.wait || over {
+        let within = left().min(ROUND_MAX);
+        let report = report::build(round(client.as_ref(), addresses, within).await);
+        let report = informed(report, before.take(), within);
+        if report.verdict == Verdict::Well || !args.wait || left() <= PAUSE {
             return Ok(report);
         }
-        if args.output == Output::Text && report.summary != told {
+        if last.replace(report.summary.clone()) != report.summary && args.output == Output::Text {
             eprintln!("waiting: {}", report.summary);
-            told = report.summary;
         }
+        before = Some(report);
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// What is known after a round: of one that was too short and found less than well, what the round before it has found.
+fn informed(report: Report, before: Option<Report>, within: Duration) -> Report {
+    match before {
+        Some(before) if within < ROUND_MIN && report.verdict != Verdict::Well => before,
+        Some(_) | None => report,
     }
 }
 

@@ -7,11 +7,14 @@ use std::{
 
 use kube::{
     Api, Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+
+use super::heard::Heard;
 
 /// How long a connection attempt to the API server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,6 +63,15 @@ pub enum Error {
 
 /// Makes a client from a kubeconfig file and one of its contexts, or from the pod's own account when no file is named.
 pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, Error> {
+    listened_to(kubeconfig, context, &Heard::default()).await
+}
+
+/// As [`client`], with somebody who listens.
+pub async fn listened_to(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    heard: &Heard,
+) -> Result<Client, Error> {
     let mut config = match kubeconfig {
         Some(file) => from_file(file, context).await?,
         None => Config::incluster().map_err(|source| Error::NotInCluster { source })?,
@@ -69,7 +81,10 @@ pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     // A connection that was idle does not owe an answer for that time.
     config.reset_reader_on_write = true;
     let server = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|source| Error::Client { server, source })
+    match ClientBuilder::try_from(config) {
+        Ok(client) => Ok(client.with_layer(heard).build()),
+        Err(source) => Err(Error::Client { server, source }),
+    }
 }
 
 /// How to watch with a client of [`client`].

@@ -5,5 +5,6 @@
 pub mod cache;
 pub mod client;
 pub mod facts;
+pub mod heard;
 pub mod identity;
 pub mod reach;

@@ -117,6 +117,11 @@ impl<S: KvStore> Lock<S> {
         self.store.revoke(self.lease).await
     }
 
+    /// The key of this place in the line.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// The store that the lock is in.
     pub fn store(&self) -> &S {
         &self.store

@@ -1,6 +1,7 @@
 //! Between clusters: what this cluster publishes and what its peers say.
 
 pub mod config_dir;
+mod failure_log;
 pub mod inquiry;
 mod ledger;
 pub mod metrics;

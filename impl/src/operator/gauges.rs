@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 
 use super::{leadership::Tenure, triggers::Queues};
-use crate::queue::Fill;
+use crate::{queue::Fill, status::answer::Work};
 
 /// What a gauge shows of a queue.
 type Shown = fn(&Fill) -> f64;
@@ -63,6 +63,25 @@ impl Collector for Gauges {
             }
         }
         Ok(())
+    }
+}
+
+impl Queues {
+    /// How full the queues are, for those who ask.
+    pub fn look(&self) -> Vec<Work> {
+        let controllers = self.all().map(|(of, queue)| (of.as_str(), queue.fill()));
+        let misnamed = ("misnamed-exports", self.misnamed_exports.fill());
+        let all = controllers.into_iter().chain([misnamed]);
+        let count = |names: usize| u64::try_from(names).unwrap_or(u64::MAX);
+        let work = all.map(|(controller, fill)| Work {
+            controller: controller.to_owned(),
+            waiting: count(fill.waiting),
+            working: count(fill.working),
+            retrying: count(fill.delayed),
+            oldest_seconds: fill.oldest.map(|oldest| oldest.as_secs_f64()),
+            held: fill.held,
+        });
+        work.collect()
     }
 }
 

@@ -15,14 +15,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::cluster::client::is_not_served;
+use crate::{cluster::client::is_not_served, status::answer::Leadership};
 
 mod claim;
 mod settings;
+mod sight;
 mod tenure;
 
 use claim::{Decision, Observed};
 pub use settings::{Settings, SettingsError, identity};
+use sight::Sight;
 pub use tenure::{Lapsed, Tenure};
 
 /// Name of the Lease. STABLE: replicas of two versions must compete for the same one.
@@ -39,6 +41,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Election {
     settings: Option<Settings>,
     tenure: Tenure,
+    sight: Sight,
 }
 
 impl Election {
@@ -47,6 +50,7 @@ impl Election {
         Self {
             settings: None,
             tenure: Tenure::sole(),
+            sight: Sight::default(),
         }
     }
 
@@ -55,12 +59,18 @@ impl Election {
         Self {
             settings: Some(settings),
             tenure: Tenure::standby(),
+            sight: Sight::default(),
         }
     }
 
     /// The right to write that the election gives.
     pub fn tenure(&self) -> Tenure {
         self.tenure.clone()
+    }
+
+    /// Whether this replica leads, or who does, as of now.
+    pub fn look(&self) -> Leadership {
+        self.sight.look(self.settings.as_ref(), &self.tenure)
     }
 
     /// Stands for election for ever, until `resign`; then gives the Lease back, so that another need not wait for its end.
@@ -75,6 +85,7 @@ impl Election {
             api: Api::namespaced(client.clone(), &settings.namespace),
             settings,
             tenure: &self.tenure,
+            sight: &self.sight,
             observed: None,
             stale: true,
             valid_until: None,
@@ -111,6 +122,7 @@ struct Candidate<'a> {
     api: Api<Lease>,
     settings: &'a Settings,
     tenure: &'a Tenure,
+    sight: &'a Sight,
     observed: Option<Observed>,
     /// Whether the Lease has to be looked at before it is written.
     stale: bool,
@@ -131,6 +143,8 @@ impl Candidate<'_> {
         } else {
             self.failing.clear();
         }
+        let observed = self.observed.as_ref();
+        self.sight.note(observed, self.settings, &self.failing);
         self.notice_end();
         let pause = match outcome {
             Ok(Decision::Claim) | Err(Failure::Unanswered(_) | Failure::Refused(_)) => None,

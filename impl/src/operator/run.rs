@@ -376,7 +376,6 @@ fn reconcile<'a>(
 async fn terms(ctx: &Context, queues: &Queues, tenure: &Tenure) {
     loop {
         tenure.begun().await;
-        queues.resume();
         tokio::select! {
             () = full_passes(ctx, queues) => {}
             () = tenure.lapsed() => {}
@@ -391,6 +390,8 @@ async fn full_passes(ctx: &Context, queues: &Queues) {
     loop {
         changes.mark_unchanged();
         queues.everything_changed(ctx);
+        // The first time after the names were marked: a queue that is handed out and empty has nothing left to do.
+        queues.resume();
         let _ = tokio::time::timeout(FULL_PASS_INTERVAL, changes.changed()).await;
     }
 }

@@ -177,6 +177,7 @@ impl<K: Ord + Clone> State<K> {
             working: self.working.len(),
             delayed: self.delayed.len(),
             oldest: since.filter(|_| !self.held).map(age),
+            held: self.held,
         }
     }
 }

@@ -1,9 +1,21 @@
 //! The answer to `/v1/status`: one JSON object, made anew for each question. Members are added, never renamed or removed; a
-//! reader takes an answer without one of today's members for unknown.
+//! reader takes an answer without one of today's members for unknown. That holds for members that may be null too: `null` is
+//! said, a missing member is not.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tombolo_core::{peer_status::PeerStatus, wire::key::Resource};
+
+mod api_server;
+mod copies;
+mod operator;
+
+pub use api_server::{ApiServer, Watched};
+pub use copies::{Copies, PeerCopy};
+pub use operator::{Leadership, Work};
 
 /// What a process says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +30,7 @@ pub struct Answer {
     /// `operator`, `mesh` or `kvstoremesh`.
     pub role: String,
     /// Who this cluster is; none as long as the process does not know.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub cluster: Option<Member>,
     /// How long the process has run, in seconds.
     pub up_seconds: u64,
@@ -25,22 +38,22 @@ pub struct Answer {
     pub ready: Vec<Ready>,
     /// Parts that are stuck, as `/livez` has them.
     pub stuck: Vec<String>,
+    /// What is heard of the API server of this cluster.
+    pub api_server: ApiServer,
+    /// Which replica writes to the API server; none when the role writes nothing there.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub leadership: Option<Leadership>,
+    /// Names that are still to be worked on, by controller; empty when the role has no controllers.
+    pub queues: Vec<Work>,
     /// The peers; none when the role follows none.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub peers: Option<Peers>,
     /// The own store; none when the role writes none.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub store: Option<OwnStore>,
     /// The copies of the peers in the own store; none when the role makes none.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub copies: Option<Copies>,
-}
-
-/// Copies of peers' records in the own store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Copies {
-    /// Whether this replica makes them; else it stands by, and follows no peers.
-    pub leads: bool,
-    /// Records that wait to be written, at least.
-    pub waiting: u64,
 }
 
 /// A cluster by name and id.
@@ -62,6 +75,7 @@ pub struct Ready {
     /// Whether all is well.
     pub ok: bool,
     /// Why it is not.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub failure: Option<String>,
     /// Whether the process is unready for it.
     pub counts: bool,
@@ -92,8 +106,10 @@ pub struct Peer {
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
     /// Revision of the store; none when it is not known.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub head: Option<i64>,
     /// Why it is not known.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub error: Option<String>,
     /// When the store was asked, in seconds before the answer.
     pub age_seconds: f64,
@@ -108,6 +124,7 @@ pub struct Failures {
     /// How many.
     pub count: u64,
     /// The last one.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub last: Option<Failure>,
 }
 
@@ -162,5 +179,17 @@ pub struct Lease {
     /// How many are held.
     pub held: u64,
     /// Time since the store last confirmed all of them, in seconds; none when it never did.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub confirmed_seconds_ago: Option<f64>,
+}
+
+impl Lease {
+    /// So many leases with this time-to-live, and when the store confirmed all of them last.
+    pub fn of((held, confirmed): (usize, Option<Instant>), ttl: Duration) -> Self {
+        Self {
+            ttl_seconds: ttl.as_secs(),
+            held: u64::try_from(held).unwrap_or(u64::MAX),
+            confirmed_seconds_ago: confirmed.map(|at| at.elapsed().as_secs_f64()),
+        }
+    }
 }

@@ -2,10 +2,17 @@
 //!
 //! A peer or store is well only when every single thing about it is known and good; whatever is missing makes it unknown.
 
-use super::answer::{Answer, Asked, OwnStore, Ready};
+use tombolo_core::wire::key::Resource;
 
+use super::answer::{Answer, Asked, Lease, OwnStore};
+
+mod api_server;
+mod copies;
+mod operator;
 mod peer;
+mod process;
 
+pub use api_server::{ANSWER_MAX_AGE, WATCH_MAX_AGE};
 pub use peer::{Lag, lag};
 
 /// Oldest reading of a store's head that counts, in seconds.
@@ -13,6 +20,9 @@ pub const HEAD_MAX_AGE: f64 = 10.0;
 
 /// A failure explains what is not published when it is at most that old, in seconds: the next attempt comes within that time.
 const FAILURE_RECENT: f64 = 60.0;
+
+/// The kinds that a cluster publishes.
+pub const PUBLISHED: [Resource; 2] = [Resource::ServiceExports, Resource::Services];
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -85,7 +95,12 @@ impl Verdict {
 
 /// What is the matter with a process, by its answer.
 pub fn findings(answer: &Answer) -> Vec<Finding> {
-    let mut found = process(answer);
+    let mut found = process::findings(answer);
+    found.extend(api_server::findings(&answer.api_server));
+    if let Some(leadership) = &answer.leadership {
+        found.extend(operator::of_leadership(leadership));
+        found.extend(operator::of_queues(&answer.queues, leadership.leads));
+    }
     if let Some(peers) = &answer.peers {
         let stands_by = answer.copies.as_ref().is_some_and(|copies| !copies.leads);
         if !peers.configured && !stands_by {
@@ -98,69 +113,10 @@ pub fn findings(answer: &Answer) -> Vec<Finding> {
         }
         let of_peers = peers.peers.iter();
         found.extend(of_peers.flat_map(|peer| peer::findings(peer, answer.at)));
+        let copies = answer.copies.iter();
+        found.extend(copies.flat_map(|it| copies::findings(it, peers, answer.store.as_ref())));
     }
     found.extend(answer.store.iter().flat_map(of_store));
-    let waiting = answer.copies.as_ref().map_or(0, |copies| copies.waiting);
-    if waiting > 0 {
-        found.push(Finding::new(
-            Level::Behind,
-            "copies",
-            format!("{waiting} records of peers wait to be copied into the own store"),
-            "ask again; if they stay, see the warnings of the reflector in the log",
-        ));
-    }
-    found
-}
-
-/// What is the matter with the process as a whole.
-fn process(answer: &Answer) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let lacking = match answer.role.as_str() {
-        "operator" if answer.peers.is_none() => Some("peers"),
-        "mesh" if answer.store.is_none() => Some("its store"),
-        "kvstoremesh" if answer.peers.is_none() || answer.store.is_none() => {
-            Some("peers or its store")
-        }
-        "operator" | "mesh" | "kvstoremesh" => None,
-        _ => Some("a role that this version knows"),
-    };
-    if let Some(what) = lacking {
-        found.push(Finding::new(
-            Level::Unknown,
-            "process",
-            format!("{} says nothing of {what}", answer.role),
-            "use the status command of the version that runs there",
-        ));
-    }
-    if answer.cluster.is_none() {
-        found.push(Finding::new(
-            Level::Unknown,
-            "process",
-            "it does not know yet which cluster it is in",
-            "check --cluster-name, the ClusterProperty cluster.clusterset.k8s.io and whether the API server answers; see the log",
-        ));
-    }
-    found.extend(answer.stuck.iter().map(|part| {
-        Finding::new(
-            Level::Problem,
-            "process",
-            format!("{part} is stuck: a bug"),
-            "save the log, restart the process, report it",
-        )
-    }));
-    let closed = answer
-        .ready
-        .iter()
-        .filter(|check| check.counts && !check.ok);
-    found.extend(closed.map(|Ready { check, failure, .. }| {
-        let why = failure.as_deref().unwrap_or("no reason given");
-        Finding::new(
-            Level::Behind,
-            "process",
-            format!("it is not ready: {check}: {why}"),
-            "see the log of the process for what it waits for",
-        )
-    }));
     found
 }
 
@@ -214,22 +170,23 @@ pub fn of_store(store: &OwnStore) -> Vec<Finding> {
             "ask again; if they stay, see the warnings `cannot publish` in the log",
         ));
     }
-    if all.is_empty() && store.asked.current.is_empty() {
+    let shown = |kind| store.asked.current.contains(kind);
+    if all.is_empty() && !PUBLISHED.iter().all(shown) {
         all.push(found(
             Level::Behind,
             "the process did not show in time that it saw everything in the store".to_owned(),
             "ask again; if it stays so, check the load of process and store, see /livez and the log",
         ));
     }
-    all.extend(lease(store, subject));
+    all.extend(lease(&store.lease, subject));
     all
 }
 
-fn lease(store: &OwnStore, subject: &str) -> Option<Finding> {
-    let (lease, ttl) = (&store.lease, store.lease.ttl_seconds);
+fn lease(lease: &Lease, subject: &str) -> Option<Finding> {
+    let ttl = lease.ttl_seconds;
     let half = std::time::Duration::from_secs(ttl).as_secs_f64() / 2.0;
     match lease.confirmed_seconds_ago {
-        Some(ago) if ago <= half => None,
+        Some(ago) if (0.0..=half).contains(&ago) => None,
         Some(ago) => Some(Finding::new(
             Level::Problem,
             subject,

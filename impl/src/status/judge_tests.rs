@@ -6,8 +6,8 @@ use tombolo_core::{
 
 use super::*;
 use crate::status::{
-    answer::{Copies, Failure, Failures, Lease, Peer},
-    testkit::{ago, late, lost, mesh, operator, peer, store},
+    answer::{Failure, Failures, Peer, Ready},
+    testkit::{ago, copier, late, lost, mesh, operator, peer, standby, store},
 };
 
 fn verdict(answer: &Answer) -> Verdict {
@@ -26,6 +26,8 @@ fn all_is_well_only_when_everything_is_known_and_good() {
     assert_eq!(findings(&operator(vec![peer("rome", 2)])), []);
     assert_eq!(findings(&operator(Vec::new())), []);
     assert_eq!(findings(&mesh(store())), []);
+    assert_eq!(findings(&copier(vec![peer("rome", 2)])), []);
+    assert_eq!(findings(&copier(Vec::new())), []);
 }
 
 #[rstest]
@@ -34,6 +36,12 @@ fn all_is_well_only_when_everything_is_known_and_good() {
 #[case::the_age_of_the_head_is_nonsense(|peer: &mut Peer| peer.asked.age_seconds = f64::NAN)]
 #[case::the_age_of_the_head_is_in_the_future(|peer: &mut Peer| peer.asked.age_seconds = -1.0)]
 #[case::nothing_is_said_of_its_kinds(|peer: &mut Peer| peer.status.kinds.clear())]
+#[case::nothing_is_said_of_one_kind(|peer: &mut Peer| { peer.status.kinds.pop_first(); })]
+#[case::exports_are_enabled_and_not_followed(|peer: &mut Peer| {
+    peer.status.kinds.get_mut(&Resource::ServiceExports).unwrap().published = false;
+})]
+#[case::it_is_ready_and_not_connected(|peer: &mut Peer| peer.status.connected = false)]
+#[case::it_is_ready_and_was_never_synced(|peer: &mut Peer| peer.status.synced = false)]
 #[case::its_config_is_not_known(|peer: &mut Peer| peer.status.config = None)]
 fn a_peer_is_unknown_when(#[case] spoil: fn(&mut Peer)) {
     assert_eq!(spoilt(spoil), Verdict::Unknown);
@@ -79,6 +87,8 @@ fn refused_records_and_a_peer_that_publishes_nothing_are_worth_knowing_only() {
             .refused = 2;
     };
     let silent = |peer: &mut Peer| {
+        let config = peer.status.config.as_mut().unwrap();
+        config.capabilities.service_exports_enabled = None;
         for kind in peer.status.kinds.values_mut() {
             kind.published = false;
         }
@@ -113,7 +123,9 @@ fn a_process_that_is_stuck_or_unready_is_not_well() {
     let mut unready = operator(Vec::new());
     unready.ready[0].ok = false;
     let mut uncounted = unready.clone();
+    let gate = uncounted.ready[0].clone();
     uncounted.ready[0].counts = false;
+    uncounted.ready.push(Ready { ok: true, ..gate });
 
     assert_eq!(verdict(&stuck), Verdict::Problem);
     assert_eq!(verdict(&unready), Verdict::Behind);
@@ -131,6 +143,8 @@ fn a_process_that_is_stuck_or_unready_is_not_well() {
 }, Verdict::Problem)]
 #[case::an_old_failure_means_nothing(|it: &mut OwnStore| it.failures = failed(1.0), Verdict::Well)]
 #[case::leases_run_out(|it: &mut OwnStore| it.lease = lease(Some(451.0)), Verdict::Problem)]
+#[case::one_kind_was_not_seen(|it: &mut OwnStore| it.asked.current.truncate(1), Verdict::Behind)]
+#[case::leases_are_confirmed_in_the_future(|it: &mut OwnStore| it.lease = lease(Some(-3.0)), Verdict::Problem)]
 #[case::leases_are_not_confirmed(|it: &mut OwnStore| it.lease = lease(None), Verdict::Unknown)]
 fn a_store_is_judged(#[case] spoil: fn(&mut OwnStore), #[case] expected: Verdict) {
     let mut own = store();
@@ -161,21 +175,6 @@ fn lease(confirmed_seconds_ago: Option<f64>) -> Lease {
 }
 
 #[test]
-fn copies_that_wait_are_behind_and_a_replica_that_stands_by_follows_nobody() {
-    let copies = |leads, waiting| {
-        let mut answer = mesh(store());
-        answer.peers = operator(Vec::new()).peers;
-        answer.peers.as_mut().unwrap().configured = leads;
-        answer.copies = Some(Copies { leads, waiting });
-        verdict(&answer)
-    };
-
-    assert_eq!(copies(true, 0), Verdict::Well);
-    assert_eq!(copies(true, 1), Verdict::Behind);
-    assert_eq!(copies(false, 0), Verdict::Well);
-}
-
-#[test]
 fn the_worst_finding_decides() {
     let peers = vec![late("oslo", 3), lost("rome", 2), peer("bern", 4)];
 
@@ -201,6 +200,8 @@ fn every_finding_says_what_to_do_next() {
     let mut answer = operator(peers);
     answer.stuck.push("peer/rome".to_owned());
     answer.cluster = None;
+    answer.api_server.error = Some("no route".to_owned());
+    answer.leadership = Some(standby());
 
     for finding in findings(&answer) {
         assert!(finding.next.len() > 5, "{finding:?}");
@@ -223,3 +224,8 @@ fn lengths_of_time_have_two_units_at_most() {
         assert_eq!(span(seconds), text);
     }
 }
+
+#[path = "judge_tests/copies.rs"]
+mod copies;
+#[path = "judge_tests/operator.rs"]
+mod operator;

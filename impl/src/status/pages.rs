@@ -18,14 +18,16 @@ use serde::Serialize;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
-    answer::{Answer, Asked, Copies, Member, Peer, Peers, Ready},
+    answer::{Answer, Asked, Leadership, Member, Peer, Peers, Ready, Work},
     remote_cluster::RemoteCluster,
 };
 use crate::{
+    cluster::reach::Reach,
     mesh::{
         inquiry::Found,
         peers::{PeerState, PeerStatus, Statuses},
         publisher::View,
+        reflector,
     },
     telemetry::{
         checks::Check,
@@ -51,9 +53,16 @@ pub struct Source {
     pub peers: Option<Statuses>,
     /// The own store, if the role writes one.
     pub store: Option<View>,
-    /// What is said of copies of the peers, if the role makes any. Asked after the peers.
-    pub copies: Option<Box<dyn Fn() -> Copies + Send + Sync>>,
+    /// The copies of the peers, if the role makes any.
+    pub copies: Option<reflector::View>,
+    /// The API server of this cluster.
+    pub api_server: Reach,
+    /// What an operator says of itself.
+    pub controllers: Option<Controllers>,
 }
+
+/// Tells who leads, and what is still to be done.
+pub type Controllers = Box<dyn Fn() -> (Leadership, Vec<Work>) + Send + Sync>;
 
 struct Asking {
     source: Source,
@@ -135,7 +144,13 @@ impl Asking {
         let source = &self.source;
         let peers: OptionFuture<_> = source.peers.as_ref().map(peers).into();
         let store: OptionFuture<_> = source.store.as_ref().map(|it| it.ask(ASK_TIMEOUT)).into();
-        let (peers, store) = join(peers, store).await;
+        let before = join(join(peers, store), source.api_server.look(ASK_TIMEOUT));
+        let ((peers, store), api_server) = before.await;
+        // After the peers: what has come of them has to be written, or to wait, by now. So for the queues.
+        let copies: OptionFuture<_> = source.copies.as_ref().map(|it| it.ask(ASK_TIMEOUT)).into();
+        let copies = copies.await;
+        let controllers = source.controllers.as_ref().map(|controllers| controllers());
+        let (leadership, queues) = controllers.unzip();
         let ready = source.health.readiness().into_iter().map(|check| Ready {
             check: check.name,
             ok: check.failure.is_none(),
@@ -152,9 +167,12 @@ impl Asking {
             up_seconds: self.since.elapsed().as_secs(),
             ready: ready.collect(),
             stuck: stuck.map(|check| check.name).collect(),
+            api_server,
+            leadership,
+            queues: queues.unwrap_or_default(),
             peers,
             store: store.flatten(),
-            copies: source.copies.as_ref().map(|copies| copies()),
+            copies,
         }
     }
 }

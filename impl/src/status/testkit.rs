@@ -9,7 +9,10 @@ use tombolo_core::{
     },
 };
 
-use super::answer::{Answer, Asked, Failures, Keys, Lease, Member, OwnStore, Peer, Peers, Ready};
+use super::answer::{
+    Answer, ApiServer, Asked, Copies, Failures, Keys, Leadership, Lease, Member, OwnStore, Peer,
+    PeerCopy, Peers, Ready, Watched, Work,
+};
 
 /// The time of every answer.
 pub(crate) fn now() -> Timestamp {
@@ -116,12 +119,64 @@ pub(crate) fn operator(peers: Vec<Peer>) -> Answer {
             counts: true,
         }],
         stuck: Vec::new(),
+        api_server: api_server(),
+        leadership: Some(leader()),
+        queues: vec![idle("service-import"), idle("service-export")],
         peers: Some(Peers {
             configured: true,
             peers,
         }),
         store: None,
         copies: None,
+    }
+}
+
+/// An API server that answers.
+pub(crate) fn api_server() -> ApiServer {
+    let watch = |path: &str| Watched {
+        path: path.to_owned(),
+        begun_seconds_ago: 12.0,
+        failure: None,
+    };
+    ApiServer {
+        answered_seconds_ago: Some(0.1),
+        error: None,
+        watches: vec![watch("/api/v1/services"), watch("/api/v1/namespaces")],
+    }
+}
+
+/// A replica that leads by a Lease.
+pub(crate) fn leader() -> Leadership {
+    Leadership {
+        elected: true,
+        leads: true,
+        identity: Some("operator-0_1f".to_owned()),
+        holder: Some("operator-0_1f".to_owned()),
+        renewed_seconds_ago: None,
+        believed_seconds: 15.0,
+        failure: None,
+    }
+}
+
+/// A replica that stands by, and sees another lead.
+pub(crate) fn standby() -> Leadership {
+    Leadership {
+        leads: false,
+        identity: Some("operator-1_2e".to_owned()),
+        renewed_seconds_ago: Some(1.5),
+        ..leader()
+    }
+}
+
+/// A queue with nothing in it.
+pub(crate) fn idle(controller: &str) -> Work {
+    Work {
+        controller: controller.to_owned(),
+        waiting: 0,
+        working: 0,
+        retrying: 0,
+        oldest_seconds: None,
+        held: false,
     }
 }
 
@@ -162,8 +217,50 @@ pub(crate) fn store() -> OwnStore {
 pub(crate) fn mesh(store: OwnStore) -> Answer {
     Answer {
         role: "mesh".to_owned(),
+        leadership: None,
+        queues: Vec::new(),
         peers: None,
         store: Some(store),
         ..operator(Vec::new())
+    }
+}
+
+/// A mesh role that copies these peers, with which all is well.
+pub(crate) fn copier(peers: Vec<Peer>) -> Answer {
+    let mut names: Vec<_> = peers
+        .iter()
+        .map(|peer| peer.status.cluster.clone())
+        .collect();
+    names.sort();
+    let copies = names.into_iter().map(|cluster| PeerCopy {
+        cluster,
+        stays: true,
+        accepted: true,
+        config: true,
+        waiting: 0,
+        steps: 0,
+        canaries: Resource::ALL.into(),
+    });
+    let store = store();
+    let asked = Asked {
+        current: Resource::ALL.into(),
+        ..store.asked.clone()
+    };
+    Answer {
+        copies: Some(Copies {
+            leads: true,
+            holder: None,
+            asked,
+            listed: true,
+            waiting: 0,
+            lease: store.lease.clone(),
+            failures: Failures::default(),
+            peers: copies.collect(),
+        }),
+        peers: Some(Peers {
+            configured: true,
+            peers,
+        }),
+        ..mesh(store)
     }
 }

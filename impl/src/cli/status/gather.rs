@@ -6,7 +6,7 @@ use futures::future::join_all;
 use hyper::Uri;
 use kube::Client;
 
-use super::{http, pods};
+use super::{cluster, http, pods};
 use crate::{
     kvstore::backoff,
     status::{Answer, Finding, Level},
@@ -84,10 +84,9 @@ pub(super) async fn at_addresses(addresses: &[Uri], within: Duration) -> Gathere
             Err(error) => Asked::failed(target, error.to_string()),
         }
     });
-    Gathered {
-        asked: join_all(asked).await,
-        findings: Vec::new(),
-    }
+    let asked = join_all(asked).await;
+    let findings = cluster::leaders(&asked);
+    Gathered { asked, findings }
 }
 
 /// Asks every pod of Tombolo in a cluster.
@@ -112,33 +111,8 @@ pub(super) async fn in_cluster(client: &Client, within: Duration) -> Gathered {
         pods::ask(client, place, &nonce, within).await
     });
     let asked = join_all(asked).await;
-    let findings = missing(&asked);
+    let findings = cluster::findings(&asked);
     Gathered { asked, findings }
-}
-
-/// Roles that every cluster of a mesh has and nobody answered for.
-fn missing(asked: &[Asked]) -> Vec<Finding> {
-    let unknown = |what: String| {
-        Finding::new(
-            Level::Unknown,
-            "cluster",
-            what,
-            format!(
-                "check `kubectl get pods -A -l {}`; or name the processes with --address",
-                pods::SELECTOR
-            ),
-        )
-    };
-    if asked.is_empty() {
-        return vec![unknown(format!("no pod has the label {}", pods::SELECTOR))];
-    }
-    let answers = || asked.iter().filter_map(|it| it.answer.as_ref().ok());
-    let lacking = ["operator", "mesh"]
-        .into_iter()
-        .filter(|role| !answers().any(|answer| answer.role == *role));
-    lacking
-        .map(|role| unknown(format!("no {role} has answered")))
-        .collect()
 }
 
 /// A number that no earlier question had.

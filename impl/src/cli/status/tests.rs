@@ -1,4 +1,5 @@
 use hyper::Uri;
+use serde_json::Value;
 
 use super::{
     gather::{Asked, Gathered, Target},
@@ -9,7 +10,7 @@ use super::{
 use crate::status::{
     Answer, Finding, Level,
     answer::Peer,
-    testkit::{late, lost, mesh, operator, peer, store},
+    testkit::{copier, late, lost, mesh, operator, peer, standby, store},
 };
 
 const PLAIN: Style = Style {
@@ -173,6 +174,120 @@ fn an_answer_that_lacks_a_member_is_unknown() {
     let asked = Asked::parse(target, &lacking, "1");
 
     assert_eq!(report(vec![asked]).verdict, Verdict::Unknown);
+}
+
+/// Members that may be left out of what a process says of a peer with which all is well.
+const MAY_LACK: [&str; 2] = ["storeId", "lastContact"];
+
+/// Where the members of objects are, as JSON pointers.
+fn members(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                let at = format!("{at}/{name}");
+                members(value, &at, found);
+                found.push(at);
+            }
+        }
+        Value::Array(values) => {
+            for (number, value) in values.iter().enumerate() {
+                members(value, &format!("{at}/{number}"), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn verdict_on(answer: &Value) -> Verdict {
+    let target = Target::Address("http://127.0.0.1:9879".parse().unwrap());
+    report(vec![Asked::parse(target, &answer.to_string(), "1")]).verdict
+}
+
+#[test]
+fn an_answer_that_lacks_any_of_its_members_is_never_well() {
+    for answer in [
+        operator(vec![peer("rome", 2)]),
+        copier(vec![peer("rome", 2)]),
+    ] {
+        let whole = serde_json::to_value(&answer).unwrap();
+        assert_eq!(verdict_on(&whole), Verdict::Well);
+        let mut all = Vec::new();
+        members(&whole, "", &mut all);
+        assert!(all.len() > 60, "{all:?}");
+
+        for pointer in all {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            // What a cluster-config lacks has a meaning of its own.
+            if MAY_LACK.contains(&name) || parent.ends_with("/config/capabilities") {
+                continue;
+            }
+            let mut lacking = whole.clone();
+            let object = lacking.pointer_mut(parent).unwrap();
+            object.as_object_mut().unwrap().remove(name).unwrap();
+            assert_ne!(verdict_on(&lacking), Verdict::Well, "without {pointer}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_with_an_empty_list_is_never_well_unless_it_is_one_of_what_is_wrong_or_of_peers() {
+    let empty = ["/stuck", "/peers/peers"];
+    for answer in [
+        operator(vec![peer("rome", 2)]),
+        copier(vec![peer("rome", 2)]),
+    ] {
+        let whole = serde_json::to_value(&answer).unwrap();
+        let mut all = Vec::new();
+        members(&whole, "", &mut all);
+        let lists = all
+            .iter()
+            .filter(|at| whole.pointer(at).unwrap().is_array());
+        for at in lists.filter(|at| !empty.contains(&at.as_str())) {
+            let mut emptied = whole.clone();
+            let list = emptied.pointer_mut(at).unwrap();
+            if *list == serde_json::json!([]) || at.ends_with("/keys") {
+                continue;
+            }
+            *list = serde_json::json!([]);
+            assert_ne!(verdict_on(&emptied), Verdict::Well, "{at} is empty");
+        }
+    }
+}
+
+#[test]
+fn a_standby_a_leader_with_work_and_a_copier_are_shown() {
+    let mut by = operator(vec![peer("rome", 2)]);
+    by.leadership = Some(standby());
+    let mut busy = operator(vec![peer("rome", 2)]);
+    busy.queues[0].waiting = 4;
+    busy.queues[0].oldest_seconds = Some(75.0);
+    busy.queues[1].retrying = 1;
+    busy.api_server.error = Some("the connection is silent for 3s".to_owned());
+    let mut copying = copier(vec![peer("oslo", 3), peer("rome", 2)]);
+    let copies = copying.copies.as_mut().unwrap();
+    copies.peers[1].canaries.truncate(4);
+    copies.peers[1].steps = 2;
+    let report = report(vec![at(1, Ok(by)), at(2, Ok(busy)), at(3, Ok(copying))]);
+
+    insta::assert_snapshot!(text::render(&report, PLAIN));
+}
+
+#[test]
+fn a_round_that_was_too_short_does_not_replace_what_was_known() {
+    let round = |answer| report(vec![at(9880, answer)]);
+    let behind = || {
+        let mut store = store();
+        store.waiting = 2;
+        round(Ok(mesh(store)))
+    };
+    let silent = || round(Err("no answer within 40ms"));
+    let (short, long) = (Duration::from_millis(40), ROUND_MIN);
+
+    assert_eq!(informed(silent(), Some(behind()), short), behind());
+    assert_eq!(informed(silent(), Some(behind()), long), silent());
+    assert_eq!(informed(silent(), None, short), silent());
+    let well = round(Ok(mesh(store())));
+    assert_eq!(informed(well.clone(), Some(behind()), short), well);
 }
 
 #[test]

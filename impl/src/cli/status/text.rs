@@ -8,12 +8,14 @@ use tombolo_core::{
     wire::key::Resource,
 };
 
+mod process;
+
 use super::report::{Process, Report, Row};
 use crate::{
     cli::render::{printable, table},
     status::{
         Answer, Level, Verdict,
-        answer::{OwnStore, Peer, Peers},
+        answer::{Peer, Peers},
         judge::{lag, span},
     },
 };
@@ -117,51 +119,19 @@ fn section(process: &Process, report: &Report, style: Style) -> String {
         printable(&answer.version),
         span(f64::from(up))
     )];
-    if let Some(store) = &answer.store {
-        parts.push(of_store(store));
-    }
+    parts.extend(process::leadership(answer));
+    parts.push(process::api_server(&answer.api_server));
+    parts.extend(answer.store.iter().map(process::store));
+    parts.extend(
+        answer
+            .copies
+            .iter()
+            .map(|copies| process::copies(copies, style.all)),
+    );
     if let Some(peers) = &answer.peers {
         parts.push(of_peers(peers, answer, process, report, style));
     }
     parts.join("\n")
-}
-
-fn of_store(store: &OwnStore) -> String {
-    let keys = store
-        .keys
-        .iter()
-        .map(|keys| format!("{} {}", keys.count, keys.kind));
-    let lease = store.lease.confirmed_seconds_ago.map_or_else(
-        || "not confirmed".to_owned(),
-        |ago| format!("{}, prolonged {} ago", store.lease.held, span(ago)),
-    );
-    let seen = if store.asked.current.is_empty() {
-        "no"
-    } else {
-        "yes"
-    };
-    let row = vec![
-        store.endpoints.clone(),
-        store
-            .asked
-            .head
-            .map_or_else(|| "unknown".to_owned(), |head| head.to_string()),
-        seen.to_owned(),
-        if store.published { "all" } else { "not all" }.to_owned(),
-        keys.collect::<Vec<_>>().join(", "),
-        store.waiting.to_string(),
-        lease,
-    ];
-    let header = [
-        "OWN STORE",
-        "REVISION",
-        "CURRENT",
-        "PUBLISHED",
-        "KEYS",
-        "WAITING",
-        "LEASES",
-    ];
-    table(&header, &[row])
 }
 
 fn of_peers(

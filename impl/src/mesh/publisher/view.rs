@@ -7,13 +7,15 @@ use std::{
 };
 
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
-use tokio::time::Instant;
 use tombolo_core::{names::ClusterName, wire::key::Resource};
 
 use super::{Keys, Publisher};
 use crate::{
     kvstore::KvStore,
-    mesh::inquiry::{Found, Inquiries, Respondent, Sign},
+    mesh::{
+        failure_log::FailureLog,
+        inquiry::{Found, Inquiries, Respondent, Sign},
+    },
     status::answer::{self, Asked, Failures, Lease, OwnStore},
     telemetry::series::Metric,
 };
@@ -23,14 +25,7 @@ use crate::{
 pub struct View {
     inquiries: Inquiries,
     seen: Arc<Mutex<Option<Weak<dyn Seen>>>>,
-    failures: Arc<Mutex<(u64, Option<Failed>)>>,
-}
-
-/// The last failure.
-struct Failed {
-    reason: &'static str,
-    message: String,
-    at: Instant,
+    failures: FailureLog,
 }
 
 /// A running publisher.
@@ -55,7 +50,7 @@ impl View {
     pub async fn ask(&self, bound: Duration) -> Option<OwnStore> {
         let (_, found): (_, Found) = self.inquiries.ask_all(bound).await.pop_first()?;
         let publisher = self.running()?;
-        Some(publisher.look(Asked::of(&found), self.failures()))
+        Some(publisher.look(Asked::of(&found), self.failures.look()))
     }
 
     /// Shows gauges of the publisher; they have no series while it does not run.
@@ -87,26 +82,7 @@ impl View {
 
     /// Something failed.
     pub(super) fn failed(&self, reason: &'static str, error: &impl fmt::Display) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.0 += 1;
-        failures.1 = Some(Failed {
-            reason,
-            message: error.to_string(),
-            at: Instant::now(),
-        });
-    }
-
-    fn failures(&self) -> Failures {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = failures.1.as_ref().map(|last| answer::Failure {
-            reason: last.reason.to_owned(),
-            message: last.message.clone(),
-            seconds_ago: last.at.elapsed().as_secs_f64(),
-        });
-        Failures {
-            count: failures.0,
-            last,
-        }
+        self.failures.note(reason, error);
     }
 }
 
@@ -158,7 +134,6 @@ impl Collector for View {
 impl<S: KvStore> Seen for Publisher<S> {
     fn look(&self, asked: Asked, failures: Failures) -> OwnStore {
         let waiting = self.queue.len();
-        let (held, confirmed) = self.leases.held();
         let state = self.state();
         let count = |prefix: &str| {
             let keys = state.ledger.keys().filter(|key| key.starts_with(prefix));
@@ -181,11 +156,7 @@ impl<S: KvStore> Seen for Publisher<S> {
                 })
                 .into(),
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
-            lease: Lease {
-                ttl_seconds: self.options.lease_ttl.as_secs(),
-                held: u64::try_from(held).unwrap_or(u64::MAX),
-                confirmed_seconds_ago: confirmed.map(|at| at.elapsed().as_secs_f64()),
-            },
+            lease: Lease::of(self.leases.held(), self.options.lease_ttl),
             failures,
         }
     }

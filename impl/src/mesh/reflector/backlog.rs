@@ -123,14 +123,18 @@ impl Backlog {
 
     /// How many keys wait.
     pub(super) fn len(&self) -> usize {
-        let keys = |pending: &Pending| pending.removals.len() + pending.puts.len();
-        self.feeds.values().map(keys).sum()
+        self.feeds.values().map(Pending::len).sum()
     }
 
     /// How many keys wait, and feeds of which keys are being written.
     pub(super) fn waiting(&self) -> usize {
-        let busy = self.feeds.values().filter(|pending| pending.busy);
-        self.len() + busy.count()
+        self.feeds.values().map(Pending::waiting).sum()
+    }
+
+    /// The same, of one peer.
+    pub(super) fn waiting_of(&self, peer: &ClusterName) -> usize {
+        let feeds = self.feeds.iter().filter(|((of, _), _)| of == peer);
+        feeds.map(|(_, pending)| pending.waiting()).sum()
     }
 
     /// The next feed after the last one that may have a turn.
@@ -154,6 +158,14 @@ impl Backlog {
 }
 
 impl Pending {
+    fn len(&self) -> usize {
+        self.removals.len() + self.puts.len()
+    }
+
+    fn waiting(&self) -> usize {
+        self.len() + usize::from(self.busy)
+    }
+
     fn is_idle(&self) -> bool {
         !self.busy && self.removals.is_empty() && self.puts.is_empty()
     }

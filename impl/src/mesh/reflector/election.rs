@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tombolo_core::wire::key::KVSTOREMESH_LOCK;
 use tracing::{info, warn};
 
+use super::view::View;
 use crate::{
     kvstore::{Error, KvStore, backoff::Backoff, mutex::Lock},
     telemetry::health::Gate,
@@ -32,21 +33,30 @@ pub(super) struct Times {
 }
 
 /// Waits for the lock, for as long as it takes. Opens the gate as a standby when another process holds it.
-pub(super) async fn elect<S: KvStore>(store: &S, times: Times, gate: Option<&Gate>) -> Lock<S> {
+pub(super) async fn elect<S: KvStore>(
+    store: &S,
+    times: Times,
+    gate: Option<&Gate>,
+    view: &View,
+) -> Lock<S> {
     let standby_at = Instant::now() + times.standby_after;
+    view.stands_in_line(store, None);
     let mut backoff = Backoff::new(RETRY.0, RETRY.1);
     loop {
         let error = match Lock::enter(store.clone(), KVSTOREMESH_LOCK, times.lock_ttl).await {
-            Ok(lock) => match wait(&lock, standby_at, gate).await {
-                Ok(()) => {
-                    info!(
-                        lock = KVSTOREMESH_LOCK,
-                        "holds the lock: this process writes the copies"
-                    );
-                    return lock;
+            Ok(lock) => {
+                view.stands_in_line(store, Some(lock.key()));
+                match wait(&lock, standby_at, gate).await {
+                    Ok(()) => {
+                        info!(
+                            lock = KVSTOREMESH_LOCK,
+                            "holds the lock: this process writes the copies"
+                        );
+                        return lock;
+                    }
+                    Err(error) => error,
                 }
-                Err(error) => error,
-            },
+            }
             Err(error) => error,
         };
         warn!(%error, reason = error.reason(), "cannot wait for the lock of the copies; trying again");

@@ -1,21 +1,14 @@
 //! Counters of what was written into the store.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 use tombolo_core::names::ClusterName;
 
-use super::reflection::Reflection;
-use crate::{status::answer::Copies, telemetry::series::Announced};
+use crate::telemetry::series::Announced;
 
 type Labels = Vec<(&'static str, String)>;
-
-/// What is copied, while it is.
-#[derive(Debug, Clone, Default)]
-struct Copying(Arc<Mutex<Option<Reflection>>>);
 
 /// Counters of the reflector. Clones count together.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +17,6 @@ pub struct Metrics {
     deletes: Family<Labels, Counter>,
     failures: Family<Labels, Counter>,
     leading: Gauge,
-    copying: Copying,
 }
 
 impl Metrics {
@@ -65,28 +57,9 @@ impl Metrics {
         self.failures.get_or_create_owned(&labels).inc();
     }
 
-    /// What a replica that stands by, or copies, says of that when it is asked.
-    pub fn copies(&self) -> Copies {
-        let copying = self
-            .copying
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let waiting = copying.as_ref().map(|of| of.state().backlog.waiting());
-        Copies {
-            leads: waiting.is_some(),
-            waiting: u64::try_from(waiting.unwrap_or_default()).unwrap_or(u64::MAX),
-        }
-    }
-
-    /// This replica copies from now on; or, without, does not any more.
-    pub(super) fn leads(&self, copying: Option<Reflection>) {
-        self.leading.set(copying.is_some().into());
-        *self
-            .copying
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = copying;
+    /// Whether this replica copies from now on.
+    pub(super) fn leads(&self, leads: bool) {
+        self.leading.set(leads.into());
     }
 
     #[cfg(test)]

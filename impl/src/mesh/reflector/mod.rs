@@ -27,9 +27,15 @@ mod session;
 mod state;
 #[cfg(test)]
 mod tests;
+mod view;
 mod writer;
 
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{
+    future::Future,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::future::join;
 use thiserror::Error;
@@ -41,7 +47,7 @@ use self::{
     reflection::Reflection,
     writer::Writer,
 };
-pub use self::{metrics::Metrics, readiness::Patience};
+pub use self::{metrics::Metrics, readiness::Patience, view::View};
 use super::{
     config_dir,
     peer::LocalCluster,
@@ -77,6 +83,8 @@ pub struct Options {
     pub patience: Patience,
     /// Counters, to be registered by the caller.
     pub metrics: Metrics,
+    /// What is seen of the copies from outside.
+    pub view: View,
     /// Where the peers' status is told.
     pub statuses: Statuses,
     /// Opened when the copies are ready to be read, or this process is a standby.
@@ -114,7 +122,7 @@ pub async fn run(
         lock_ttl: LOCK_TTL,
         standby_after: STANDBY_AFTER,
     };
-    let elected = election::elect(&store, times, options.gate.as_ref());
+    let elected = election::elect(&store, times, options.gate.as_ref(), &options.view);
     let Some(lock) = cancel.run_until_cancelled(elected).await else {
         return Ok(());
     };
@@ -146,8 +154,9 @@ async fn reflect<S: KvStore>(
     cancel: &CancellationToken,
 ) -> Result<(), Error> {
     let store = Fenced::new(lock);
-    let metrics = options.metrics.clone();
-    let writer = Writer::new(store, options.lease_ttl, reflection.clone(), metrics);
+    let writer = Arc::new(Writer::new(store, reflection.clone(), options));
+    let seen: Weak<dyn view::Seen> = Arc::downgrade(&writer) as _;
+    options.view.show(seen);
     let follow = async {
         // What the store holds comes first: it is what the peers are known to have said.
         reflection.seeded().await;
@@ -160,7 +169,7 @@ async fn reflect<S: KvStore>(
         mind_configuration(&reflection, &options.statuses),
         become_ready(&reflection, options),
     );
-    options.metrics.leads(Some(reflection.clone()));
+    options.metrics.leads(true);
     let outcome = tokio::select! {
         biased;
         error = lock.lost() => Err(Error::LockLost(error)),
@@ -168,7 +177,7 @@ async fn reflect<S: KvStore>(
         error = follow => Err(error.into()),
         _ = background => Ok(()),
     };
-    options.metrics.leads(None);
+    options.metrics.leads(false);
     if let Some(gate) = &options.gate {
         gate.set(false);
     }

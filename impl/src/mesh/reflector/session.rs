@@ -7,25 +7,40 @@ use tokio::time::{MissedTickBehavior, interval};
 use tombolo_core::wire::key;
 use tracing::{info, warn};
 
-use super::{keys::place, writer::Writer};
+use super::{keys::place, view::signs, writer::Writer};
 use crate::{
     kvstore::{
-        Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch,
+        Asker, Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch,
         backoff::Backoff,
         lease::{self, FenceSeen},
     },
+    mesh::inquiry::{Respondent, Sign},
     queue::RETRY_FIRST,
 };
 
 /// Longest pause between attempts to reach the store. Short, since a restarted etcd is back within seconds.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// Where the copies are.
+const DIRECTORIES: [&str; 3] = [key::CLUSTER_CONFIG, key::CACHE, key::SYNCED];
+
+/// The directory whose watch tells of this.
+fn directory(sign: Sign) -> &'static str {
+    match sign {
+        Sign::Config => key::CLUSTER_CONFIG,
+        Sign::Canaries => key::SYNCED,
+        Sign::Records(_) => key::CACHE,
+    }
+}
+
 impl<S: KvStore> Writer<S> {
     /// Follows the copies for ever.
     pub(super) async fn follow_store(&self) {
         let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
+        let respondent = self.view.respondent(&self.local, &self.store);
         loop {
-            let ended = self.follow_incarnation(&mut backoff).await;
+            let ended = self.follow_incarnation(&respondent, &mut backoff).await;
+            respondent.end();
             self.reflection.state().listed = false;
             match ended {
                 Ok(()) => info!("the copies are listed anew"),
@@ -39,7 +54,12 @@ impl<S: KvStore> Writer<S> {
     }
 
     /// Lists, marks what differs, then follows. Ends without error when a new list is needed at once.
-    async fn follow_incarnation(&self, backoff: &mut Backoff) -> Result<(), Error> {
+    async fn follow_incarnation(
+        &self,
+        respondent: &Respondent,
+        backoff: &mut Backoff,
+    ) -> Result<(), Error> {
+        let work = respondent.pulse.begin();
         let seen = self.reflection.state().fence.seen();
         let fence = self.fence(seen).await?;
         let (entries, watches) = self.list_and_watch().await?;
@@ -47,20 +67,33 @@ impl<S: KvStore> Writer<S> {
             return Ok(());
         }
         backoff.reset();
-        let mut batches = select_all(watches);
+        drop(work);
+        let askers: Vec<_> = watches
+            .iter()
+            .map(|(_, watch)| watch.asker().clone())
+            .collect();
+        let named = watches.into_iter();
+        let mut batches = select_all(named.map(|(of, watch)| watch.map(move |batch| (of, batch))));
+        respondent.begin(signs());
         let mut keepalive = interval(lease::keepalive_pause(self.fence_ttl()));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = self.reflection.restart() => return Ok(()),
-                batch = batches.next() => match batch {
-                    Some(batch) => {
-                        if !self.take_in(batch?) {
-                            return Ok(());
-                        }
+                () = respondent.asked() => askers.iter().for_each(Asker::ask),
+                batch = batches.next() => {
+                    let Some((of, batch)) = batch else {
+                        return Ok(());
+                    };
+                    let batch = batch?;
+                    let delivered = batch.delivered();
+                    if !self.take_in(batch) {
+                        return Ok(());
                     }
-                    None => return Ok(()),
-                },
+                    for sign in signs().filter(|sign| directory(*sign) == of) {
+                        respondent.took(sign, delivered);
+                    }
+                }
                 _ = keepalive.tick() => match self.store.keep_alive(fence).await {
                     Ok(()) => {}
                     Err(Error::LeaseNotFound { .. }) => return Ok(()),
@@ -80,14 +113,15 @@ impl<S: KvStore> Writer<S> {
         lease::canary_ttl(self.lease_ttl)
     }
 
-    async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<Watch>), Error> {
+    async fn list_and_watch(&self) -> Result<(Vec<Entry>, Vec<(&'static str, Watch)>), Error> {
         let mut entries = Vec::new();
         let mut watches = Vec::new();
-        for directory in [key::CLUSTER_CONFIG, key::CACHE, key::SYNCED] {
+        for directory in DIRECTORIES {
             let prefix = format!("{directory}/");
             let listing = self.store.list(&prefix).await?;
             let scope = Scope::Prefix(prefix);
-            watches.push(self.store.watch(&scope, listing.revision + 1).await?);
+            let watch = self.store.watch(&scope, listing.revision + 1).await?;
+            watches.push((directory, watch));
             entries.extend(listing.entries.into_values());
         }
         Ok((entries, watches))

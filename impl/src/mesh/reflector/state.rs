@@ -6,6 +6,8 @@ use tombolo_core::{
     wire::key::{self, Resource},
 };
 
+mod look;
+
 use super::{
     backlog::{Backlog, Feed},
     copies::{Copies, PeerCopy, Standing, Value, is_copy},

@@ -4,6 +4,7 @@ mod copying;
 mod draining;
 mod lives;
 mod recorded;
+mod seen;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +21,7 @@ use tombolo_core::{
 };
 
 use super::{
-    Error, Metrics, Options, Patience,
+    Error, Metrics, Options, Patience, View,
     election::{self, Times},
     reflect,
     reflection::Reflection,
@@ -49,6 +50,7 @@ struct Here<S> {
     local: LocalCluster,
     metrics: Metrics,
     lease_ttl: Duration,
+    lock_ttl: Duration,
     grace: Option<Duration>,
     patience: Patience,
     running: Option<Running>,
@@ -58,6 +60,7 @@ struct Running {
     reflection: Reflection,
     cancel: CancellationToken,
     statuses: Statuses,
+    view: View,
     health: Health,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -73,6 +76,7 @@ impl<S: KvStore> Here<S> {
             },
             metrics: Metrics::default(),
             lease_ttl: Duration::from_mins(1),
+            lock_ttl: Duration::from_secs(2),
             grace: Some(Duration::from_mins(3)),
             patience: Patience::default(),
             running: None,
@@ -86,7 +90,7 @@ impl<S: KvStore> Here<S> {
             Statuses::default(),
             Health::new(Registry::default()),
         );
-        let local = self.local.clone();
+        let (local, view) = (self.local.clone(), View::default());
         let options = Options {
             config_dir: "unused".into(),
             local: local.clone(),
@@ -95,6 +99,7 @@ impl<S: KvStore> Here<S> {
             drain_grace: self.grace,
             patience: self.patience,
             metrics: self.metrics.clone(),
+            view: view.clone(),
             statuses: statuses.clone(),
             gate: Some(health.gate("reflected")),
         };
@@ -116,13 +121,13 @@ impl<S: KvStore> Here<S> {
         let follow = join_all(peers.iter().map(follow));
         configure(&statuses, peers.iter().map(|(name, _)| *name));
         let (store, stop) = (self.store.clone(), cancel.clone());
-        let arrived = reflection.clone();
+        let (arrived, lock_ttl) = (reflection.clone(), self.lock_ttl);
         let task = tokio::spawn(async move {
             let times = Times {
-                lock_ttl: Duration::from_secs(2),
+                lock_ttl,
                 standby_after: Duration::from_millis(500),
             };
-            let lock = election::elect(&store, times, options.gate.as_ref());
+            let lock = election::elect(&store, times, options.gate.as_ref(), &options.view);
             let Some(lock) = stop.run_until_cancelled(lock).await else {
                 return Ok(());
             };
@@ -137,6 +142,7 @@ impl<S: KvStore> Here<S> {
             reflection: arrived,
             cancel,
             statuses,
+            view,
             health,
             task,
         });

@@ -15,10 +15,12 @@ use tombolo_core::{
 use tracing::{debug, info, warn};
 
 use super::{
+    Options,
     backlog::{Feed, Taken},
     metrics::Metrics,
     reflection::Reflection,
     state::Step,
+    view::View,
 };
 use crate::{
     kvstore::{Error, KvStore, lease::Leases},
@@ -39,24 +41,24 @@ pub(super) struct Writer<S> {
     pub(super) lease_ttl: Duration,
     pub(super) reflection: Reflection,
     pub(super) metrics: Metrics,
+    pub(super) view: View,
+    /// The cluster whose store it is.
+    pub(super) local: ClusterName,
     /// The error that says that the lock is lost, and a token that is cancelled when it is there.
     lost: Mutex<Option<Error>>,
     halted: CancellationToken,
 }
 
 impl<S: KvStore> Writer<S> {
-    pub(super) fn new(
-        store: S,
-        lease_ttl: Duration,
-        reflection: Reflection,
-        metrics: Metrics,
-    ) -> Self {
+    pub(super) fn new(store: S, reflection: Reflection, options: &Options) -> Self {
         Self {
-            leases: Leases::new(store.clone(), lease_ttl),
+            leases: Leases::new(store.clone(), options.lease_ttl),
             store,
-            lease_ttl,
+            lease_ttl: options.lease_ttl,
             reflection,
-            metrics,
+            metrics: options.metrics.clone(),
+            view: options.view.clone(),
+            local: options.local.name.clone(),
             lost: Mutex::default(),
             halted: CancellationToken::new(),
         }
@@ -84,6 +86,7 @@ impl<S: KvStore> Writer<S> {
     /// A call to the store failed. When it failed for the lock, nothing is written any more.
     pub(super) fn failed(&self, error: &Error) {
         self.metrics.failed(error.reason());
+        self.view.failed(error.reason(), error);
         if matches!(error, Error::LockLost { .. }) {
             if let Ok(mut lost) = self.lost.lock() {
                 *lost = Some(error.clone());

@@ -24,6 +24,8 @@ pub(super) struct Observed {
     pub(super) lease: Lease,
     /// When this replica saw it change to this.
     changed: Instant,
+    /// When this replica saw it change last: a sign of life of its holder. None when it saw but one state of it.
+    pub(super) renewed: Option<Instant>,
 }
 
 /// What to do about a Lease.
@@ -40,7 +42,15 @@ impl Observed {
     pub(super) fn read(lease: Lease, before: Option<&Self>, now: Instant) -> Self {
         let same = |before: &&Self| before.lease.resource_version() == lease.resource_version();
         let changed = before.filter(same).map_or(now, |before| before.changed);
-        Self { lease, changed }
+        let renewed = before.and_then(|before| {
+            let news = !same(&before);
+            if news { Some(now) } else { before.renewed }
+        });
+        Self {
+            lease,
+            changed,
+            renewed,
+        }
     }
 
     /// Its holder, if it has one.
@@ -67,7 +77,7 @@ impl Observed {
     }
 
     /// How long its holder is believed without a renewal: what it says itself, or our own setting.
-    fn duration(&self, settings: &Settings) -> Duration {
+    pub(super) fn duration(&self, settings: &Settings) -> Duration {
         let spec = self.lease.spec.as_ref();
         let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -165,6 +175,19 @@ mod tests {
         assert_eq!(again.decide(&ours, expires), Decision::Claim);
         let later = expires + ours.retry_period;
         assert_eq!(renewed.decide(&ours, expires), Decision::Wait(later));
+    }
+
+    #[test]
+    fn a_lease_that_was_seen_once_is_no_sign_of_life() {
+        let (begin, later) = (Instant::now(), Instant::now() + Duration::from_secs(2));
+        let seen = held_by("a", begin);
+        let again = Observed::read(seen.lease.clone(), Some(&seen), later);
+        let renewed = Observed::read(version(seen.lease.clone(), "2"), Some(&again), later);
+
+        assert_eq!((seen.renewed, again.renewed), (None, None));
+        assert_eq!(renewed.renewed, Some(later));
+        let still = Observed::read(renewed.lease.clone(), Some(&renewed), later);
+        assert_eq!(still.renewed, Some(later));
     }
 
     #[test]

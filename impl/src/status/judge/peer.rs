@@ -6,7 +6,7 @@ use tombolo_core::{
     wire::key::Resource,
 };
 
-use super::{Finding, Level, of_head, span};
+use super::{Finding, Level, PUBLISHED, of_head, span};
 use crate::status::answer::Peer;
 
 /// What is the matter with a peer, at the time of the answer.
@@ -93,8 +93,7 @@ fn kept(status: &PeerStatus) -> String {
 /// Whether every kind is up to date.
 fn kinds(peer: &Peer, at: Timestamp, subject: &str) -> Vec<Finding> {
     let status = &peer.status;
-    if status.kinds.is_empty() || status.config.is_none() {
-        let what = "it is ready, but nothing is said of what is followed of it";
+    if let Some(what) = unsaid(status) {
         let next = "use the status command of the version that runs there";
         return vec![Finding::new(Level::Unknown, subject, what, next)];
     }
@@ -111,6 +110,22 @@ fn kinds(peer: &Peer, at: Timestamp, subject: &str) -> Vec<Finding> {
     published
         .filter_map(|(kind, known)| of_kind(peer, *kind, known, at, subject))
         .collect()
+}
+
+/// What is not said of a peer that is said to be ready.
+fn unsaid(status: &PeerStatus) -> Option<&'static str> {
+    let Some(config) = &status.config else {
+        return Some("it is ready, but nothing is said of its cluster-config");
+    };
+    let kind = |kind| status.kinds.get(kind);
+    if PUBLISHED.iter().any(|of| kind(of).is_none()) {
+        return Some("it is ready, but nothing is said of what is followed of it");
+    }
+    let exports = config.capabilities.service_exports_enabled == Some(true);
+    if exports && kind(&Resource::ServiceExports).is_some_and(|kind| !kind.published) {
+        return Some("it publishes exports, but they are not followed");
+    }
+    (!status.connected || !status.synced).then_some("it is ready, but not connected or not synced")
 }
 
 fn of_kind(
