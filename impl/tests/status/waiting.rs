@@ -1,0 +1,152 @@
+//! `--wait`: until everything is well, or the time is over, or somebody interrupts it.
+
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+use tombolo_testbed::{Component, Role, Testbed};
+
+use crate::{BUDGET, UNKNOWN, at, until_well};
+
+const INTERRUPTED: i32 = 130;
+
+/// How long it may take to end at once.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+fn spawn(arguments: &[String]) -> Result<Child> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo"));
+    command
+        .arg("status")
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    Ok(command.spawn()?)
+}
+
+/// Sends a signal by its name.
+async fn signal(child: &Child, name: &str) -> Result<()> {
+    let pid = child.id().context("it has ended")?.to_string();
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid])
+        .status()
+        .await?;
+    ensure!(sent.success(), "kill: {sent}");
+    Ok(())
+}
+
+/// The next line that it writes on standard error.
+async fn says(child: &mut Child) -> Result<String> {
+    let errors = child.stderr.as_mut().context("standard error is piped")?;
+    let mut line = String::new();
+    timeout(BUDGET, BufReader::new(errors).read_line(&mut line)).await??;
+    Ok(line)
+}
+
+fn with(mut arguments: Vec<String>, more: &[&str]) -> Vec<String> {
+    arguments.extend(more.iter().map(|&more| more.to_owned()));
+    arguments
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_as_soon_as_everything_is_well_and_says_what_is_missing_when_the_time_is_over()
+-> Result<()> {
+    let testbed = Testbed::start(1).await?;
+    let cluster = testbed.cluster(0);
+    let mesh = at(cluster, &[Role::Mesh])?;
+
+    let mut waits = spawn(&with(mesh.clone(), &["--wait", "--timeout", "2m"]))?;
+    let said = says(&mut waits).await?;
+    cluster.start_role(Role::Mesh, &[]).await?;
+    let output = timeout(BUDGET, waits.wait_with_output()).await??;
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(said.starts_with("waiting: 1 unknown"), "{said}");
+    ensure!(output.status.code() == Some(0), "{text}");
+    ensure!(text.starts_with("WELL: "), "{text}");
+
+    until_well(cluster, &[Role::Mesh]).await?;
+    cluster.pause(Component::MeshEtcd)?;
+    let began = Instant::now();
+    let output = spawn(&with(mesh, &["--wait", "--timeout", "9s"]))?.wait_with_output();
+    let output = timeout(BUDGET, output).await??;
+    let took = began.elapsed();
+    cluster.resume(Component::MeshEtcd)?;
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code().is_some_and(|code| code >= 3), "{text}");
+    ensure!(
+        text.contains("its store did not say how far it is"),
+        "{text}"
+    );
+    ensure!(
+        !text.contains("it did not answer"),
+        "the last look was too short: {text}"
+    );
+    ensure!(took >= Duration::from_secs(7), "{took:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_ends_it_at_once_also_in_the_middle_of_a_question() -> Result<()> {
+    // Connections are accepted, and nobody answers.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = format!("http://{}", silent.local_addr()?);
+    for name in ["INT", "TERM"] {
+        let mut waits = spawn(&with(
+            vec!["--address".to_owned(), address.clone()],
+            &["--wait"],
+        ))?;
+        let (_asked, _) = timeout(BUDGET, silent.accept()).await??;
+
+        let began = Instant::now();
+        signal(&waits, name).await?;
+        let ended = timeout(BUDGET, waits.wait()).await??;
+        let took = began.elapsed();
+
+        ensure!(ended.code() == Some(INTERRUPTED), "{name}: {ended}");
+        ensure!(took < AT_ONCE, "{name}: {took:?}");
+        let said = says(&mut waits).await?;
+        ensure!(
+            said.contains("interrupted; nothing was found out yet"),
+            "{said}"
+        );
+    }
+
+    // Between two questions, with something known.
+    drop(silent);
+    let mut waits = spawn(&with(vec!["--address".to_owned(), address], &["--wait"]))?;
+    let said = says(&mut waits).await?;
+    ensure!(said.starts_with("waiting: "), "{said}");
+    signal(&waits, "INT").await?;
+    let output = timeout(AT_ONCE, waits.wait_with_output()).await??;
+    ensure!(output.status.code() == Some(INTERRUPTED), "{output:?}");
+    ensure!(output.stdout.is_empty(), "{output:?}");
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(said.contains("interrupted; 1 unknown"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_never_answers_is_unknown_when_the_time_is_over() -> Result<()> {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = format!("http://{}", free.local_addr()?);
+    drop(free);
+
+    let arguments = with(
+        vec!["--address".to_owned(), address],
+        &["--wait", "--timeout", "2s"],
+    );
+    let output = timeout(BUDGET, spawn(&arguments)?.wait_with_output()).await??;
+
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(UNKNOWN), "{text}");
+    ensure!(text.contains("no connection"), "{text}");
+    Ok(())
+}
