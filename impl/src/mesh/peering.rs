@@ -119,7 +119,9 @@ impl<R: Records> Peering<R> {
     /// Reads the directory; again when a followed peer's file is gone or the directory cannot be read.
     async fn look(&mut self, dir: &ConfigDir) -> Scan {
         loop {
-            match dir.scan() {
+            let found = dir.scan();
+            self.follow.statuses.set_readable(found.is_ok());
+            match found {
                 Ok(scan) if self.gone(&scan).is_empty() => return scan,
                 Ok(first) => {
                     tokio::time::sleep(GONE_FOR).await;

@@ -293,3 +293,17 @@ async fn a_missing_directory_is_an_error_at_once() {
             .starts_with("/nowhere/at/all: ")
     );
 }
+
+#[tokio::test]
+async fn a_directory_that_is_gone_for_a_while_is_no_longer_current() {
+    let here = Here::start(|_| {});
+    let current = || here.state.statuses().is_current();
+    eventually("the directory was read", async || current()).await;
+
+    fs::remove_dir(here.dir.path()).unwrap();
+    eventually("that it is gone is known", async || !current()).await;
+    assert!(here.state.statuses().is_loaded(), "what was read stays");
+    fs::create_dir(here.dir.path()).unwrap();
+
+    eventually("it was read again", async || current()).await;
+}

@@ -41,6 +41,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Peers {
     loaded: bool,
+    /// Whether the configuration could not be read when it was looked at last.
+    unreadable: bool,
     by_name: BTreeMap<ClusterName, Known>,
 }
 
@@ -94,6 +96,16 @@ impl Statuses {
     /// Whether the configuration was read; before, that there are no peers means nothing.
     pub fn is_loaded(&self) -> bool {
         self.read(|peers| peers.loaded)
+    }
+
+    /// Whether the configuration was read when it was looked at last, so that these are the peers as of now.
+    pub fn is_current(&self) -> bool {
+        self.read(|peers| peers.loaded && !peers.unreadable)
+    }
+
+    /// The configuration could be read, or could not.
+    pub(crate) fn set_readable(&self, readable: bool) {
+        self.write(|peers| peers.unreadable = !readable);
     }
 
     /// Whether it means anything that this cluster has no record: it is no configured peer, was synced once, or expired.

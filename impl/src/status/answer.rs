@@ -85,7 +85,7 @@ pub struct Ready {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Peers {
-    /// Whether the configuration was read, so that these are all.
+    /// Whether the configuration was read when it was looked at last, so that these are all.
     pub configured: bool,
     /// The peers, by name.
     pub peers: Vec<Peer>,

@@ -107,7 +107,7 @@ pub fn findings(answer: &Answer) -> Vec<Finding> {
             found.push(Finding::new(
                 Level::Unknown,
                 "peers",
-                "the configuration of the peers has not been read yet",
+                "the configuration of the peers cannot be read, or has not been yet",
                 "check --clustermesh-config and the log of the process; ask again with --wait",
             ));
         }

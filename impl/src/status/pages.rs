@@ -179,7 +179,7 @@ impl Asking {
 
 async fn peers(statuses: &Statuses) -> Peers {
     let found = statuses.inquiries().ask_all(ASK_TIMEOUT).await;
-    let configured = statuses.is_loaded();
+    let configured = statuses.is_current();
     let peers = statuses.peers().into_iter().map(|status| {
         let asked = asked(found.get(&status.cluster), &status);
         Peer { status, asked }
