@@ -137,7 +137,14 @@ pub fn decode(
 
 /// Checks that a record carries the id that its cluster announced.
 pub fn check_cluster_id(service: &ClusterService, expected: ClusterId) -> Result<(), Error> {
-    super::check_cluster_id(service.cluster_id, expected)
+    let got = service.cluster_id;
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::ClusterId {
+        got: got.get(),
+        expected: expected.get(),
+    })
 }
 
 pub(super) fn read_cluster_id(record: Members<'_>) -> Result<ClusterId, Error> {

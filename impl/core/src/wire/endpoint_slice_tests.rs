@@ -214,18 +214,6 @@ fn a_slice_that_lies_is_refused(#[case] change: fn(&mut message::Slice), #[case]
     assert_eq!(with(change).0.unwrap_err().to_string(), expected);
 }
 
-#[test]
-fn the_id_must_be_the_one_that_the_cluster_announced() {
-    let slice = with(|_| {}).0.unwrap();
-
-    assert_eq!(check_cluster_id(&slice, 7.try_into().unwrap()), Ok(()));
-    let error = check_cluster_id(&slice, 8.try_into().unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "unexpected cluster ID: got 7, expected 8"
-    );
-}
-
 #[rstest]
 #[case::loopback(|it: &mut Raw| it.endpoints[0].addresses[0] = "127.0.0.1".to_owned(), 0, 1)]
 #[case::hostname(|it: &mut Raw| it.endpoints[0].hostname = Some("Bad_Host".to_owned()), 1, 1)]

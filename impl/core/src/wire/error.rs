@@ -27,17 +27,11 @@ pub enum Error {
         /// Of the store.
         expected: String,
     },
-    /// The record names another service than its key.
-    #[error("namespaced name does not match key: got {got}, expected {expected}")]
+    /// The record names another service, slice or node than its key.
+    #[error("{what} does not match key: got {got}, expected {expected}")]
     KeyMismatch {
-        /// In the record.
-        got: String,
-        /// In the key.
-        expected: String,
-    },
-    /// The record names another node than its key.
-    #[error("name does not match key: got {got}, expected {expected}")]
-    NodeKeyMismatch {
+        /// The sort of name.
+        what: &'static str,
         /// In the record.
         got: String,
         /// In the key.
@@ -50,14 +44,6 @@ pub enum Error {
         expected: String,
         /// In the record.
         got: String,
-    },
-    /// A numeric identity is none that the cluster may give.
-    #[error("ID {id} does not belong to the allocation range of cluster ID {cluster}")]
-    IdentityRange {
-        /// The identity.
-        id: u32,
-        /// The cluster.
-        cluster: u32,
     },
     /// A label of a security identity that must be there is missing.
     #[error("could not find expected label {0}")]
@@ -165,10 +151,7 @@ impl Error {
             Self::Unset(_) => "Unset",
             Self::Unknown { .. } => "UnknownValue",
             Self::ClusterName { .. } => "WrongClusterName",
-            Self::KeyMismatch { .. }
-            | Self::NodeKeyMismatch { .. }
-            | Self::IpKeyMismatch { .. } => "WrongKey",
-            Self::IdentityRange { .. } => "WrongIdentityRange",
+            Self::KeyMismatch { .. } | Self::IpKeyMismatch { .. } => "WrongKey",
             Self::LabelMissing(_) | Self::LabelSource { .. } => "WrongClusterLabel",
             Self::ReservedClusterId(_) | Self::ClusterId { .. } => "WrongClusterId",
             Self::AddressZone(_)

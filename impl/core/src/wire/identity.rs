@@ -3,10 +3,10 @@
 //! The value is text, not JSON: the labels sorted by key, each as `source:key=value;`. Tombolo gives no identities; it reads
 //! and copies those of its peers.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::collections::BTreeMap;
 
-use super::{Error, MAX_ENTRIES, MAX_VALUE_BYTES, clip, key, rules};
-use crate::names::{ClusterId, ClusterName};
+use super::{Error, MAX_ENTRIES, MAX_VALUE_BYTES, check_cluster_name, clip, key, rules};
+use crate::names::ClusterName;
 
 /// Label of every identity that names its cluster. Cilium, `PolicyLabelCluster`.
 pub const CLUSTER_LABEL: &str = "io.cilium.k8s.policy.cluster";
@@ -14,13 +14,7 @@ pub const CLUSTER_LABEL: &str = "io.cilium.k8s.policy.cluster";
 /// Source of labels that come from Kubernetes.
 pub const KUBERNETES: &str = "k8s";
 
-/// Identities below this number are the same in every cluster. Cilium, `MinimalNumericIdentity`.
-pub const FIRST_ALLOCATED: u32 = 256;
-
 const RESERVED: &str = "reserved";
-
-/// The larger of the two sizes that a mesh can have; with it, identities have 15 bits for each cluster, otherwise 16.
-const LARGE_MESH: u32 = 511;
 
 /// A security identity and its labels, by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +47,8 @@ pub fn encode(identity: &Identity) -> (String, Vec<u8>) {
 
 /// Reads an identity of `cluster` from the value of its key; `key_suffix` is the key after the prefix, a number.
 ///
-/// Checks what Cilium's agents check: the label that names the cluster. Whether the number is one that the cluster may give
-/// is the question of [`check_range`].
+/// Checks the label that names the cluster, as Cilium's agents do. Whether the number is one that the cluster may give is for
+/// who uses identities.
 ///
 /// ```
 /// use tombolo_core::wire::identity::decode;
@@ -123,43 +117,7 @@ fn check_cluster(labels: &BTreeMap<String, Label>, cluster: &ClusterName) -> Res
             expected: KUBERNETES,
         });
     }
-    if label.value != cluster.as_str() {
-        return Err(Error::ClusterName {
-            got: clip(&label.value),
-            expected: cluster.to_string(),
-        });
-    }
-    Ok(())
-}
-
-/// The numeric identities that a cluster may give, in a mesh of at most `max_connected_clusters` (255, 511, or 0 for the
-/// default, 255).
-///
-/// ```
-/// use tombolo_core::wire::identity::allocation_range;
-/// let third = 3.try_into().unwrap();
-/// assert_eq!(allocation_range(third, 255), 196_608..=262_143);
-/// assert_eq!(allocation_range(third, 511), 98_304..=131_071);
-/// ```
-pub fn allocation_range(cluster: ClusterId, max_connected_clusters: u32) -> RangeInclusive<u32> {
-    let bits = if max_connected_clusters == LARGE_MESH {
-        15
-    } else {
-        16
-    };
-    let first = cluster.get() << bits;
-    first..=first + ((1 << bits) - 1)
-}
-
-/// Checks that a cluster may give this identity.
-pub fn check_range(id: u32, cluster: ClusterId, max_connected_clusters: u32) -> Result<(), Error> {
-    if allocation_range(cluster, max_connected_clusters).contains(&id) {
-        return Ok(());
-    }
-    Err(Error::IdentityRange {
-        id,
-        cluster: cluster.get(),
-    })
+    check_cluster_name(&label.value, cluster)
 }
 
 #[cfg(test)]

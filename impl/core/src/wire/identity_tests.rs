@@ -117,31 +117,6 @@ fn hostile_sizes_are_refused_by_name() {
     assert_eq!(error, Error::Encoding);
 }
 
-#[rstest]
-#[case(3, 255, 196_608, 262_143)]
-#[case(3, 511, 98_304, 131_071)]
-#[case(255, 255, 16_711_680, 16_777_215)]
-#[case(511, 511, 16_744_448, 16_777_215)]
-#[case(7, 0, 458_752, 524_287)]
-fn each_cluster_gives_numbers_of_its_own_range(
-    #[case] cluster: u32,
-    #[case] max: u32,
-    #[case] first: u32,
-    #[case] last: u32,
-) {
-    let id = ClusterId::try_from(cluster).unwrap();
-
-    assert_eq!(allocation_range(id, max), first..=last);
-    assert_eq!(check_range(first, id, max), Ok(()));
-    assert_eq!(check_range(last, id, max), Ok(()));
-    for outside in [first - 1, last + 1] {
-        let expected =
-            format!("ID {outside} does not belong to the allocation range of cluster ID {cluster}");
-        let error = check_range(outside, id, max).unwrap_err();
-        assert_eq!(error.to_string(), expected);
-    }
-}
-
 proptest! {
     #[test]
     fn encode_then_decode_gives_the_identity_back((cluster, identity) in identities()) {

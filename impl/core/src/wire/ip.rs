@@ -7,14 +7,11 @@ use std::net::IpAddr;
 use data_encoding::BASE64;
 
 use super::{
-    Error, MAX_PORTS, clip, go_json, identity,
+    Error, MAX_PORTS, clip, go_json,
     json::{self, Json, Members},
     key, rules,
 };
-use crate::{
-    names::{ClusterId, PortName},
-    service::Protocol,
-};
+use crate::{names::PortName, service::Protocol};
 
 /// The identity of an address, and how to reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +96,7 @@ fn suffix(entry: &IpIdentity) -> String {
 /// Reads the identity of an address; `key_suffix` is the key after the prefix.
 ///
 /// A named port that no reader can use is left out and named in `dropped`, as in Cilium. Whether the identity is one that the
-/// cluster may give is the question of [`check_identity`].
+/// cluster may give is for who uses identities.
 ///
 /// ```
 /// use tombolo_core::wire::ip::decode;
@@ -137,18 +134,6 @@ pub fn decode(
     } else {
         Err(mismatch(&got))
     }
-}
-
-/// Checks that a cluster may give an address this identity: one of its own, or one that is the same everywhere.
-pub fn check_identity(
-    entry: &IpIdentity,
-    cluster: ClusterId,
-    max_connected_clusters: u32,
-) -> Result<(), Error> {
-    if entry.identity < identity::FIRST_ALLOCATED {
-        return Ok(());
-    }
-    identity::check_range(entry.identity, cluster, max_connected_clusters)
 }
 
 fn mask(ip: IpAddr, length: u8) -> Vec<u8> {

@@ -120,26 +120,6 @@ fn a_named_port_without_use_is_dropped_and_named(#[case] port: &str) {
 }
 
 #[test]
-fn the_identity_must_be_one_of_the_cluster_or_of_all() {
-    let check = |identity, cluster: u32| {
-        let entry = IpIdentity {
-            identity,
-            ..with("IP", "IP").unwrap()
-        };
-        check_identity(&entry, cluster.try_into().unwrap(), 255)
-    };
-
-    assert_eq!(check(461_234, 7), Ok(()));
-    assert_eq!(check(6, 7), Ok(()));
-    assert_eq!(check(255, 7), Ok(()));
-    assert_eq!(
-        check(461_234, 8).unwrap_err().to_string(),
-        "ID 461234 does not belong to the allocation range of cluster ID 8"
-    );
-    assert_eq!(check(256, 7).unwrap_err().reason(), "WrongIdentityRange");
-}
-
-#[test]
 fn hostile_sizes_are_refused_by_name() {
     let ports = vec![r#"{"Name":"a","Port":1}"#; 50_000].join(",");
     let error = with(r#""Mask":null"#, &format!(r#""NamedPorts":[{ports}]"#)).unwrap_err();

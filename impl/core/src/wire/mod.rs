@@ -27,7 +27,7 @@ mod testkit;
 
 pub use error::Error;
 
-use crate::names::ClusterId;
+use crate::names::ClusterName;
 
 /// Largest value that is read or written, in bytes: etcd's default limit of a request (`--max-request-bytes`, 1.5 MiB).
 pub const MAX_VALUE_BYTES: usize = 1_572_864;
@@ -44,14 +44,32 @@ pub const MAX_ENTRIES: usize = 4_096;
 /// Deepest nesting of JSON that is read. The parser's own limit; no record has more than five levels.
 pub const MAX_DEPTH: usize = 127;
 
-/// Checks that a record carries the id that its cluster announced.
-fn check_cluster_id(got: ClusterId, expected: ClusterId) -> Result<(), Error> {
-    if got == expected {
+/// Checks that a record names the cluster it came from.
+fn check_cluster_name(got: &str, expected: &ClusterName) -> Result<(), Error> {
+    if got == expected.as_str() {
         return Ok(());
     }
-    Err(Error::ClusterId {
-        got: got.get(),
-        expected: expected.get(),
+    Err(Error::ClusterName {
+        got: clip(got),
+        expected: expected.to_string(),
+    })
+}
+
+/// Checks that a record names the cluster it came from, and the same as its key; `what` is the sort of name, in Cilium's words.
+fn check_names(
+    cluster: &ClusterName,
+    key_suffix: &str,
+    got_cluster: &str,
+    (what, name): (&'static str, &str),
+) -> Result<(), Error> {
+    check_cluster_name(got_cluster, cluster)?;
+    if name == key_suffix {
+        return Ok(());
+    }
+    Err(Error::KeyMismatch {
+        what,
+        got: clip(name),
+        expected: clip(key_suffix),
     })
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ipnet::IpNet;
 
 use super::{
-    Error, MAX_ENTRIES, clip,
+    Error, MAX_ENTRIES, check_names,
     cluster_service::read_cluster_id,
     go_json::{self, Object},
     ip,
@@ -161,7 +161,7 @@ pub fn decode(cluster: &ClusterName, key_suffix: &str, bytes: &[u8]) -> Result<N
             return Err(Error::Unset(what));
         }
     }
-    check_names(cluster, key_suffix, got_cluster, name)?;
+    check_names(cluster, key_suffix, got_cluster, ("name", name))?;
     let addresses = record.list("IPAddresses", MAX_ENTRIES)?;
     Ok(Node {
         cluster: cluster.clone(),
@@ -190,33 +190,6 @@ pub fn decode(cluster: &ClusterName, key_suffix: &str, bytes: &[u8]) -> Result<N
         wireguard_public_key: text("WireguardPubKey")?,
         boot_id: text("BootID")?,
     })
-}
-
-/// Checks that a record names the cluster it came from and the node of its key.
-fn check_names(
-    cluster: &ClusterName,
-    key_suffix: &str,
-    got_cluster: &str,
-    name: &str,
-) -> Result<(), Error> {
-    if got_cluster != cluster.as_str() {
-        return Err(Error::ClusterName {
-            got: clip(got_cluster),
-            expected: cluster.to_string(),
-        });
-    }
-    if name != key_suffix {
-        return Err(Error::NodeKeyMismatch {
-            got: clip(name),
-            expected: clip(key_suffix),
-        });
-    }
-    Ok(())
-}
-
-/// Checks that a record carries the id that its cluster announced.
-pub fn check_cluster_id(node: &Node, expected: ClusterId) -> Result<(), Error> {
-    super::check_cluster_id(node.cluster_id, expected)
 }
 
 fn read_address(value: &Json<'_>) -> Result<NodeAddress, Error> {

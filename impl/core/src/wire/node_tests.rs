@@ -95,18 +95,6 @@ fn a_node_that_lies_is_refused(#[case] from: &str, #[case] to: &str, #[case] exp
     assert_eq!(with(from, to).unwrap_err().to_string(), expected);
 }
 
-#[test]
-fn the_id_must_be_the_one_that_the_cluster_announced() {
-    let node = with("w1", "w1").unwrap();
-
-    assert_eq!(check_cluster_id(&node, 7.try_into().unwrap()), Ok(()));
-    let error = check_cluster_id(&node, 8.try_into().unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "unexpected cluster ID: got 7, expected 8"
-    );
-}
-
 #[rstest]
 #[case::addresses(r#""IPAddresses":[{}"#, ",{}", "]", "IPAddresses")]
 #[case::networks(

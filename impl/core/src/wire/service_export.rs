@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{
-    Error, MAX_PORTS, canary, clip, go_json,
+    Error, MAX_PORTS, canary, check_names, clip, go_json,
     json::{self, Json, Members},
     key, rules,
 };
@@ -112,19 +112,8 @@ pub(super) fn checked_name(
     got_cluster: &str,
     (namespace, name): (&str, &str),
 ) -> Result<NamespacedName, Error> {
-    if got_cluster != cluster.as_str() {
-        return Err(Error::ClusterName {
-            got: clip(got_cluster),
-            expected: cluster.to_string(),
-        });
-    }
-    let got = format!("{namespace}/{name}");
-    if got != key_suffix {
-        return Err(Error::KeyMismatch {
-            got: clip(&got),
-            expected: clip(key_suffix),
-        });
-    }
+    let full = format!("{namespace}/{name}");
+    check_names(cluster, key_suffix, got_cluster, ("namespaced name", &full))?;
     Ok(NamespacedName::parse(namespace, name)?)
 }
 

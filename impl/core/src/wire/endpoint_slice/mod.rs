@@ -9,7 +9,7 @@ mod message;
 use std::{collections::BTreeMap, net::IpAddr};
 
 pub use self::frame::MAX_MESSAGE_BYTES;
-use super::{Error, clip, key, rules};
+use super::{Error, check_names, clip, key, rules};
 use crate::{
     names::{ClusterId, ClusterName, DNS_LABEL_MAX, Namespace, PortName},
     service::{IpFamily, Protocol},
@@ -163,7 +163,11 @@ pub fn decode(
     }
     let family = IpFamily::parse(text(message.address_type.as_ref())).ok_or(Error::AddressType)?;
     let endpoints = read_endpoints(&message.endpoints, family, dropped)?;
-    check_names(cluster, key_suffix, got_cluster, (namespace, name))?;
+    let full = format!("{namespace}/{name}");
+    check_names(cluster, key_suffix, got_cluster, ("namespaced name", &full))?;
+    if !rules::is_subdomain(name) {
+        return Err(rules::broken("name", name, "expected a DNS subdomain"));
+    }
     let map = |entries: &[message::Entry]| {
         let entry = |entry: &message::Entry| {
             (
@@ -196,11 +200,6 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     frame::unpack(bytes)
 }
 
-/// Checks that a record carries the id that its cluster announced.
-pub fn check_cluster_id(slice: &ClusterEndpointSlice, expected: ClusterId) -> Result<(), Error> {
-    super::check_cluster_id(slice.cluster_id, expected)
-}
-
 fn text(value: Option<&String>) -> &str {
     value.map_or("", String::as_str)
 }
@@ -210,31 +209,6 @@ fn read_cluster_id(id: Option<u32>) -> Result<ClusterId, Error> {
         None | Some(0) => Err(Error::ReservedClusterId(0)),
         Some(id) => Ok(ClusterId::try_from(id)?),
     }
-}
-
-fn check_names(
-    cluster: &ClusterName,
-    key_suffix: &str,
-    got_cluster: &str,
-    (namespace, name): (&str, &str),
-) -> Result<(), Error> {
-    if got_cluster != cluster.as_str() {
-        return Err(Error::ClusterName {
-            got: clip(got_cluster),
-            expected: cluster.to_string(),
-        });
-    }
-    let got = format!("{namespace}/{name}");
-    if got != key_suffix {
-        return Err(Error::KeyMismatch {
-            got: clip(&got),
-            expected: clip(key_suffix),
-        });
-    }
-    if !rules::is_subdomain(name) {
-        return Err(rules::broken("name", name, "expected a DNS subdomain"));
-    }
-    Ok(())
 }
 
 fn read_endpoints(
