@@ -2,7 +2,7 @@
 
 use tombolo_core::names::Namespace;
 
-use super::args::ElectionArgs;
+use super::role_args::ElectionArgs;
 use crate::{
     operator::{
         leadership::{self, Election, SettingsError},

@@ -12,6 +12,7 @@ mod peer_args;
 mod reach;
 mod reflection;
 mod render;
+pub mod role_args;
 mod roles;
 mod status;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::{args::ClusterArgs, components::Component};
+use super::{components::Component, role_args::ClusterArgs};
 use crate::{
     cluster::{
         client::{self, Error},

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::{args::MeshArgs, components::Component, roles::OwnName};
+use super::{components::Component, role_args::MeshArgs, roles::OwnName};
 use crate::{
     kvstore::etcd::EtcdStore,
     mesh::{

@@ -13,12 +13,12 @@ use tombolo_core::{
 };
 
 use super::{
-    args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
     components::{Component, Parts, run_all, stop_on_signals},
     counters::{count_reconciles, count_writes},
     election::{self, controllers},
     reach::{checks, client_of},
     reflection::Reflection,
+    role_args::{ClusterArgs, MeshArgs, OperatorArgs, Role},
 };
 use crate::{
     cluster::identity,
