@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Attempt, Condition, Cursor, Error, KvStore, LeaseId, Page, Read, Scope, Watch, mutex::Lock,
+    Attempt, Change, Condition, Cursor, Error, KvStore, LeaseId, Page, Read, Scope, Watch,
+    mutex::Lock,
 };
 
 /// A store whose writes need a lock. Reads and leases do not: leases without keys change nothing.
@@ -22,32 +23,6 @@ impl<S: KvStore> Fenced<S> {
         Self {
             store: lock.store().clone(),
             guard: lock.condition(),
-        }
-    }
-
-    fn lost(&self) -> Error {
-        Error::LockLost {
-            endpoint: self.endpoint(),
-            lock: self.guard.key().to_owned(),
-        }
-    }
-
-    /// The conditions, and after them the lock.
-    fn with_guard(&self, conditions: &[Condition]) -> Vec<Condition> {
-        let guard = std::iter::once(&self.guard);
-        conditions.iter().chain(guard).cloned().collect()
-    }
-
-    /// The answer to a write under [`Self::with_guard`]; an error when it was the lock that did not hold.
-    fn settle<T>(&self, attempt: Attempt<T>) -> Result<Attempt<T>, Error> {
-        let Attempt::Refused(mut reads) = attempt else {
-            return Ok(attempt);
-        };
-        let lock = reads.pop().and_then(|read| read.entry);
-        if self.guard.holds(lock.as_ref()) {
-            Ok(Attempt::Refused(reads))
-        } else {
-            Err(self.lost())
         }
     }
 }
@@ -85,37 +60,27 @@ impl<S: KvStore> KvStore for Fenced<S> {
         self.store.revoke(lease).await
     }
 
-    async fn put(&self, key: &str, value: Vec<u8>, lease: Option<LeaseId>) -> Result<i64, Error> {
-        match self.put_if(&[], key, value, lease).await? {
-            Attempt::Done(revision) => Ok(revision),
-            Attempt::Refused(_) => Err(self.lost()),
-        }
-    }
-
-    async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
-        match self.delete_if(&[], key).await? {
-            Attempt::Done(deleted) => Ok(deleted),
-            Attempt::Refused(_) => Err(self.lost()),
-        }
-    }
-
-    async fn put_if(
+    async fn change_if(
         &self,
         conditions: &[Condition],
         key: &str,
-        value: Vec<u8>,
-        lease: Option<LeaseId>,
-    ) -> Result<Attempt<i64>, Error> {
-        let conditions = self.with_guard(conditions);
-        self.settle(self.store.put_if(&conditions, key, value, lease).await?)
-    }
-
-    async fn delete_if(
-        &self,
-        conditions: &[Condition],
-        key: &str,
+        change: Change,
     ) -> Result<Attempt<(i64, bool)>, Error> {
-        let conditions = self.with_guard(conditions);
-        self.settle(self.store.delete_if(&conditions, key).await?)
+        // The lock comes last: what is left of the reads is those of the conditions.
+        let guard = std::iter::once(&self.guard);
+        let guarded: Vec<_> = conditions.iter().chain(guard).cloned().collect();
+        let attempt = self.store.change_if(&guarded, key, change).await?;
+        let Attempt::Refused(mut reads) = attempt else {
+            return Ok(attempt);
+        };
+        let lock = reads.pop().and_then(|read| read.entry);
+        if self.guard.holds(lock.as_ref()) {
+            Ok(Attempt::Refused(reads))
+        } else {
+            Err(Error::LockLost {
+                endpoint: self.endpoint(),
+                lock: self.guard.key().to_owned(),
+            })
+        }
     }
 }

@@ -21,6 +21,8 @@ mod mutex_tests;
 #[cfg(test)]
 mod network_tests;
 #[cfg(test)]
+mod network_watch_tests;
+#[cfg(test)]
 mod progress_tests;
 #[cfg(test)]
 mod stall_tests;
@@ -177,6 +179,30 @@ impl Condition {
     }
 }
 
+/// A change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It holds this from now on.
+    Put {
+        /// The value.
+        value: Vec<u8>,
+        /// The lease that the key goes with, if any.
+        lease: Option<LeaseId>,
+    },
+    /// It does not exist any more.
+    Delete,
+}
+
+impl Change {
+    /// What a store calls it that cannot make it.
+    fn step(&self) -> Step {
+        match self {
+            Self::Put { .. } => Step::Put,
+            Self::Delete => Step::Delete,
+        }
+    }
+}
+
 /// Answer to a write under conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempt<T> {
@@ -184,6 +210,23 @@ pub enum Attempt<T> {
     Done(T),
     /// One did not, and nothing was written. This is what their keys hold, in their order.
     Refused(Vec<Read>),
+}
+
+impl<T> Attempt<T> {
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Attempt<U> {
+        match self {
+            Self::Done(done) => Attempt::Done(map(done)),
+            Self::Refused(reads) => Attempt::Refused(reads),
+        }
+    }
+
+    /// The answer to a change without conditions.
+    fn done(self) -> T {
+        match self {
+            Self::Done(done) => done,
+            Self::Refused(reads) => panic!("a change without conditions was refused: {reads:?}"),
+        }
+    }
 }
 
 /// A store. Clones share the connection. Every call is bounded in time.
@@ -225,16 +268,29 @@ pub trait KvStore: Clone + Send + Sync + 'static {
     /// Ends a lease; its keys go in one revision. No error when it is gone already.
     fn revoke(&self, lease: LeaseId) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Makes a change if every condition holds; returns the store's revision after it, and whether there was something to
+    /// change: there is not when a key is to be deleted that does not exist.
+    fn change_if(
+        &self,
+        conditions: &[Condition],
+        key: &str,
+        change: Change,
+    ) -> impl Future<Output = Result<Attempt<(i64, bool)>, Error>> + Send;
+
     /// Writes a key, under a lease if there is one; returns the revision.
     fn put(
         &self,
         key: &str,
         value: Vec<u8>,
         lease: Option<LeaseId>,
-    ) -> impl Future<Output = Result<i64, Error>> + Send;
+    ) -> impl Future<Output = Result<i64, Error>> + Send {
+        async move { Ok(self.put_if(&[], key, value, lease).await?.done()) }
+    }
 
     /// Deletes a key; returns the store's revision after it and whether the key was there.
-    fn delete(&self, key: &str) -> impl Future<Output = Result<(i64, bool), Error>> + Send;
+    fn delete(&self, key: &str) -> impl Future<Output = Result<(i64, bool), Error>> + Send {
+        async move { Ok(self.delete_if(&[], key).await?.done()) }
+    }
 
     /// Writes a key if every condition holds; returns the revision.
     fn put_if(
@@ -243,14 +299,20 @@ pub trait KvStore: Clone + Send + Sync + 'static {
         key: &str,
         value: Vec<u8>,
         lease: Option<LeaseId>,
-    ) -> impl Future<Output = Result<Attempt<i64>, Error>> + Send;
+    ) -> impl Future<Output = Result<Attempt<i64>, Error>> + Send {
+        let put = Change::Put { value, lease };
+        let attempt = self.change_if(conditions, key, put);
+        async move { Ok(attempt.await?.map(|(revision, _)| revision)) }
+    }
 
     /// Deletes a key if every condition holds; returns the store's revision after it and whether the key was there.
     fn delete_if(
         &self,
         conditions: &[Condition],
         key: &str,
-    ) -> impl Future<Output = Result<Attempt<(i64, bool)>, Error>> + Send;
+    ) -> impl Future<Output = Result<Attempt<(i64, bool)>, Error>> + Send {
+        self.change_if(conditions, key, Change::Delete)
+    }
 
     /// Writes a key unless it holds this value on this lease already; returns the revision, or what is there. Overwrites only
     /// what it has looked at: begins anew when somebody else wrote in between.

@@ -3,65 +3,50 @@
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 
 use super::{
-    super::{Attempt, Condition, Error, LeaseId, Read, Step},
+    super::{Attempt, Change, Condition, Error, Read},
     entry,
     failure::for_lease,
     session::{EtcdStore, header_of},
 };
 
-/// Writes a key if every condition holds.
-pub(super) async fn put_if(
+/// Makes a change if every condition holds, else reads the keys of the conditions.
+pub(super) async fn change_if(
     store: &EtcdStore,
     conditions: &[Condition],
     key: &str,
-    value: Vec<u8>,
-    lease: Option<LeaseId>,
-) -> Result<Attempt<i64>, Error> {
-    let options = lease.map(|lease| PutOptions::new().with_lease(lease.0));
-    let put = TxnOp::put(key, value, options);
-    let answer = run(store, Step::Put, conditions, put)
-        .await
-        .map_err(|error| for_lease(error, lease))?;
-    Ok(if answer.succeeded() {
-        Attempt::Done(header_of(answer.header()).1)
-    } else {
-        Attempt::Refused(reads(&answer))
-    })
-}
-
-/// Deletes a key if every condition holds.
-pub(super) async fn delete_if(
-    store: &EtcdStore,
-    conditions: &[Condition],
-    key: &str,
+    change: Change,
 ) -> Result<Attempt<(i64, bool)>, Error> {
-    let answer = run(store, Step::Delete, conditions, TxnOp::delete(key, None)).await?;
-    if !answer.succeeded() {
-        return Ok(Attempt::Refused(reads(&answer)));
-    }
-    let deleted = answer
-        .op_responses()
-        .into_iter()
-        .any(|op| matches!(op, TxnOpResponse::Delete(deletion) if deletion.deleted() > 0));
-    Ok(Attempt::Done((header_of(answer.header()).1, deleted)))
-}
-
-/// Makes the change if every condition holds, else reads the keys of the conditions.
-async fn run(
-    store: &EtcdStore,
-    step: Step,
-    conditions: &[Condition],
-    change: TxnOp,
-) -> Result<TxnResponse, Error> {
+    let step = change.step();
+    let (operation, lease) = match change {
+        Change::Delete => (TxnOp::delete(key, None), None),
+        Change::Put { value, lease } => {
+            let options = lease.map(|lease| PutOptions::new().with_lease(lease.0));
+            (TxnOp::put(key, value, options), lease)
+        }
+    };
     let compares: Vec<_> = conditions.iter().map(compare).collect();
     let look = |condition: &Condition| TxnOp::get(condition.key(), None);
     let looks: Vec<_> = conditions.iter().map(look).collect();
-    let transaction = Txn::new().when(compares).and_then([change]).or_else(looks);
-    store
+    let transaction = Txn::new()
+        .when(compares)
+        .and_then([operation])
+        .or_else(looks);
+    let answer = store
         .call(step, |client| async move {
             client.kv_client().txn(transaction).await
         })
         .await
+        .map_err(|error| for_lease(error, lease))?;
+    if !answer.succeeded() {
+        return Ok(Attempt::Refused(reads(&answer)));
+    }
+    let changed = |op: &TxnOpResponse| match op {
+        TxnOpResponse::Put(_) => true,
+        TxnOpResponse::Delete(deletion) => deletion.deleted() > 0,
+        TxnOpResponse::Get(_) | TxnOpResponse::Txn(_) => false,
+    };
+    let changed = answer.op_responses().iter().any(changed);
+    Ok(Attempt::Done((header_of(answer.header()).1, changed)))
 }
 
 fn compare(condition: &Condition) -> Compare {

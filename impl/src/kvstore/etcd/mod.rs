@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, PutOptions};
+use etcd_client::GetOptions;
 use tokio::time::timeout;
 
 use super::{
-    Attempt, Condition, Cursor, Entry, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope,
-    Step, Watch,
+    Attempt, Change, Condition, Cursor, Entry, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read,
+    Scope, Step, Watch,
 };
 
 mod access;
@@ -165,42 +165,14 @@ impl KvStore for EtcdStore {
         }
     }
 
-    async fn put(&self, key: &str, value: Vec<u8>, lease: Option<LeaseId>) -> Result<i64, Error> {
-        let options = lease.map(|lease| PutOptions::new().with_lease(lease.0));
-        let answer = self
-            .call(Step::Put, |client| async move {
-                client.kv_client().put(key, value, options).await
-            })
-            .await
-            .map_err(|error| for_lease(error, lease))?;
-        Ok(header_of(answer.header()).1)
-    }
-
-    async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
-        let answer = self
-            .call(Step::Delete, |client| async move {
-                client.kv_client().delete(key, None).await
-            })
-            .await?;
-        Ok((header_of(answer.header()).1, answer.deleted() > 0))
-    }
-
-    async fn put_if(
+    async fn change_if(
         &self,
         conditions: &[Condition],
         key: &str,
-        value: Vec<u8>,
-        lease: Option<LeaseId>,
-    ) -> Result<Attempt<i64>, Error> {
-        conditional::put_if(self, conditions, key, value, lease).await
-    }
-
-    async fn delete_if(
-        &self,
-        conditions: &[Condition],
-        key: &str,
+        change: Change,
     ) -> Result<Attempt<(i64, bool)>, Error> {
-        conditional::delete_if(self, conditions, key).await
+        // Large, and part of every write: callers would carry it.
+        Box::pin(conditional::change_if(self, conditions, key, change)).await
     }
 }
 

@@ -12,8 +12,8 @@ use futures::{StreamExt, stream};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Attempt, Condition, Cursor, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope, Step,
-    Watch, WatchBatch,
+    Attempt, Change, Condition, Cursor, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope,
+    Step, Watch, WatchBatch,
 };
 
 mod state;
@@ -242,46 +242,25 @@ impl KvStore for MemoryStore {
         Ok(())
     }
 
-    async fn put(&self, key: &str, value: Vec<u8>, lease: Option<LeaseId>) -> Result<i64, Error> {
-        let mut state = self.reach(Step::Put)?;
-        if let Some(lease) = lease.filter(|lease| !state.leases.contains_key(lease)) {
-            return Err(self.lease_not_found(lease));
-        }
-        Ok(state.put(key, value, lease))
-    }
-
-    async fn delete(&self, key: &str) -> Result<(i64, bool), Error> {
-        let mut state = self.reach(Step::Delete)?;
-        Ok(state.delete(key))
-    }
-
-    async fn put_if(
+    async fn change_if(
         &self,
         conditions: &[Condition],
         key: &str,
-        value: Vec<u8>,
-        lease: Option<LeaseId>,
-    ) -> Result<Attempt<i64>, Error> {
-        let mut state = self.reach(Step::Put)?;
-        if let Some(reads) = state.refuse(conditions) {
-            return Ok(Attempt::Refused(reads));
-        }
-        if let Some(lease) = lease.filter(|lease| !state.leases.contains_key(lease)) {
-            return Err(self.lease_not_found(lease));
-        }
-        Ok(Attempt::Done(state.put(key, value, lease)))
-    }
-
-    async fn delete_if(
-        &self,
-        conditions: &[Condition],
-        key: &str,
+        change: Change,
     ) -> Result<Attempt<(i64, bool)>, Error> {
-        let mut state = self.reach(Step::Delete)?;
+        let mut state = self.reach(change.step())?;
         if let Some(reads) = state.refuse(conditions) {
             return Ok(Attempt::Refused(reads));
         }
-        Ok(Attempt::Done(state.delete(key)))
+        Ok(Attempt::Done(match change {
+            Change::Delete => state.delete(key),
+            Change::Put { value, lease } => {
+                if let Some(lease) = lease.filter(|lease| !state.leases.contains_key(lease)) {
+                    return Err(self.lease_not_found(lease));
+                }
+                (state.put(key, value, lease), true)
+            }
+        }))
     }
 }
 
