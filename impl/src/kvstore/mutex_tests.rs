@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use etcd_client::LockOptions;
+
 use super::{
     Attempt, Condition, Error, KvStore,
     fenced::Fenced,
     lease::Leases,
     mutex::Lock,
-    testing::{BUDGET, Subject, battery},
+    testing::{BUDGET, Etcd, Subject, battery, eventually},
 };
 
 battery![
@@ -70,6 +72,86 @@ async fn the_lock_goes_down_the_line_in_order<S: Subject>(subject: S) {
     assert_eq!(entry.value, b"");
     assert_eq!(entry.key, format!("{NAME}/{}", entry.lease.unwrap()));
     assert_eq!(ahead, [held_by]);
+}
+
+/// Somebody who takes the lock by etcd's own lock service, which makes its keys as etcd's client library does: as Cilium.
+struct Another {
+    client: etcd_client::Client,
+    lease: i64,
+}
+
+impl Another {
+    async fn of(etcd: &Etcd) -> Self {
+        let mut client = etcd_client::Client::connect([etcd.url()], None)
+            .await
+            .unwrap();
+        let lease = client.lease_grant(60, None).await.unwrap().id();
+        Self { client, lease }
+    }
+
+    /// Waits for the lock; returns its key.
+    async fn lock(&self) -> String {
+        let options = LockOptions::new().with_lease(self.lease);
+        let mut locks = self.client.lock_client();
+        let held = locks.lock(NAME, Some(options)).await.unwrap();
+        String::from_utf8(held.key().to_vec()).unwrap()
+    }
+
+    async fn unlock(&self, key: &str) {
+        self.client.lock_client().unlock(key).await.unwrap();
+    }
+
+    /// Its key, wherever in the line it is.
+    fn key(&self) -> String {
+        format!("{NAME}/{:x}", self.lease)
+    }
+}
+
+#[tokio::test]
+async fn who_holds_the_lock_by_etcds_own_service_is_waited_for() {
+    let etcd = Etcd::start().await;
+    let another = Another::of(&etcd).await;
+    let held = another.lock().await;
+    let ours = enter(etcd.store()).await;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+
+    let turn = ours.first(|holder| tell.send(holder.to_owned()).unwrap());
+    let release = async {
+        let ahead = told.recv().await.unwrap();
+        another.unlock(&held).await;
+        ahead
+    };
+    let both = futures::future::join(Box::pin(turn), release);
+    let (turn, ahead) = in_time(both).await;
+
+    turn.unwrap();
+    assert_eq!(ahead, held);
+    assert_eq!(held, another.key());
+}
+
+#[tokio::test]
+async fn who_comes_by_etcds_own_service_waits_for_the_lock() {
+    let etcd = Etcd::start().await;
+    let ours = enter(etcd.store()).await;
+    ours.first(|_| panic!("nobody is ahead")).await.unwrap();
+    let another = Another::of(&etcd).await;
+
+    let mut lock = Box::pin(another.lock());
+    let in_line = eventually("it is in the line", async || {
+        let store = etcd.store();
+        store.get(&another.key()).await.unwrap().entry.is_some()
+    });
+    tokio::select! {
+        key = &mut lock => panic!("it has the lock as {key}, which is held"),
+        () = in_line => {}
+    }
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut lock).await;
+    let still_held = key(&ours);
+    ours.release().await.unwrap();
+    let held = in_time(lock).await;
+
+    assert!(early.is_err(), "{early:?} while {still_held} held the lock");
+    assert_eq!(held, another.key());
 }
 
 async fn a_lock_whose_holder_died_is_free_when_its_lease_ends<S: Subject>(subject: S) {

@@ -21,7 +21,11 @@ const NOT_RECORDED: [&str; 5] = [
 const PEERS: [&str; 6] = ["c1", "hm", "hmlate", "hmmode", "hmnocan", "hmnoexp"];
 
 fn fixture(path: &str) -> Value {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("core/fixtures/cilium-1.20.2");
+    recording(&format!("cilium-1.20.2/{path}"))
+}
+
+fn recording(path: &str) -> Value {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("core/fixtures");
     serde_json::from_slice(&fs::read(root.join(path)).unwrap()).unwrap()
 }
 
@@ -142,4 +146,47 @@ async fn copies_are_those_that_cilium_made<S: Subject>(subject: S) {
     }
 }
 
-battery![copies_are_those_that_cilium_made];
+/// What a key of a lock is made of: its directory, whether the rest is a lease as etcd's client library writes it, its value,
+/// and whether it goes with a lease.
+fn of_lock(key: &str, value: &[u8], leased: bool) -> (String, bool, Vec<u8>, bool) {
+    let (directory, lease) = key.rsplit_once('/').unwrap();
+    let digits = lease
+        .bytes()
+        .all(|byte| b"0123456789abcdef".contains(&byte));
+    let is_lease = digits && !lease.starts_with('0');
+    (directory.to_owned(), is_lease, value.to_vec(), leased)
+}
+
+async fn the_lock_is_the_one_that_cilium_held<S: Subject>(subject: S) {
+    let mut here = Here::new(subject.store());
+    here.start::<MemoryStore>(&[]);
+    here.until_ready().await;
+
+    let line = here.store.list("cilium/kvstoremesh-lock").await.unwrap();
+    let ours: Vec<_> = line.entries.values().collect();
+    let [ours] = ours[..] else {
+        panic!("{ours:?}");
+    };
+    let (_, own_lease) = ours.key.rsplit_once('/').unwrap();
+    assert_eq!(ours.lease.unwrap().to_string(), own_lease);
+    let ours = of_lock(&ours.key, &ours.value, ours.lease.is_some());
+    for recorded in [
+        "cilium-1.20.2/00-kvstoremesh/c2-etcd.json",
+        "cilium-mixed-1.20.2-1.19.0-kvstoremesh/00-mesh/c2-mesh-keys.json",
+    ] {
+        let entries = recording(recorded);
+        let is_lock = |entry: &&Value| entry["key"].as_str().unwrap().contains("lock");
+        let theirs: Vec<_> = entries.as_array().unwrap().iter().filter(is_lock).collect();
+        let [theirs] = theirs[..] else {
+            panic!("{recorded}: {theirs:?}");
+        };
+        let leased = theirs["leased"].as_bool().unwrap();
+        let theirs = of_lock(theirs["key"].as_str().unwrap(), &bytes(theirs), leased);
+        assert_eq!(ours, theirs, "{recorded}");
+    }
+}
+
+battery![
+    copies_are_those_that_cilium_made,
+    the_lock_is_the_one_that_cilium_held,
+];
