@@ -76,7 +76,7 @@ impl<S: KvStore> Here<S> {
             },
             metrics: Metrics::default(),
             lease_ttl: Duration::from_mins(1),
-            lock_ttl: Duration::from_secs(2),
+            lock_ttl: election::LOCK_TTL,
             grace: Some(Duration::from_mins(3)),
             patience: Patience::default(),
             running: None,
@@ -164,11 +164,16 @@ impl<S: KvStore> Here<S> {
         running.task.await.unwrap().unwrap();
     }
 
-    /// Ends the life as SIGKILL does: nothing is finished, nothing given back.
+    /// Ends the life as SIGKILL does, with the lock in its hands: nothing is finished, nothing given back. Then the lease of the
+    /// lock ends, as it does when nobody prolongs it.
     async fn kill(&mut self) {
         let running = self.running.take().unwrap();
         running.task.abort();
         assert!(running.task.await.unwrap_err().is_cancelled());
+        let line = self.store.list(key::KVSTOREMESH_LOCK).await.unwrap();
+        let first = line.entries.values().min_by_key(|it| it.create_revision);
+        let lease = first.and_then(|held| held.lease).expect("it held the lock");
+        self.store.revoke(lease).await.unwrap();
     }
 
     /// Waits until the life ends by itself; returns why.

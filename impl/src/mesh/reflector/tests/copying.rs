@@ -316,7 +316,7 @@ async fn copies_whose_lease_is_gone_are_written_again_and_then_vouched_for_again
 ) {
     let rome = peer("rome", &["a"]).await;
     let mut here = Here::new(subject.store());
-    here.lease_ttl = Duration::from_secs(3);
+    here.lease_ttl = Duration::from_secs(10);
     here.start(&[("rome", rome.store.clone())]);
     here.until_ready().await;
     let before = here.everything().await;

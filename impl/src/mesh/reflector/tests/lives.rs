@@ -48,7 +48,7 @@ async fn a_life_after_a_kill_writes_only_what_differs<S: Subject>(subject: S) {
 async fn copies_of_a_peer_that_is_away_outlive_the_life_that_made_them<S: Subject>(subject: S) {
     let rome = peer("rome", &["a"]).await;
     let mut here = Here::new(subject.store());
-    here.lease_ttl = Duration::from_secs(16);
+    here.lease_ttl = Duration::from_secs(10);
     here.start(&[("rome", rome.store.clone())]);
     here.until_ready().await;
     let before = here.everything().await;
