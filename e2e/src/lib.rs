@@ -4,6 +4,7 @@
 
 pub mod demo;
 pub mod events;
+pub mod hand_written;
 pub mod manifest;
 pub mod mock_peers;
 pub mod mutants;

@@ -3,8 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use etcd_client::{Client, DeleteOptions, GetOptions};
+use etcd_client::{Client, DeleteOptions, EventType, GetOptions, WatchOptions};
 use tombolo_testbed::Cluster;
+
+use crate::scene::SETTLE;
 
 /// Longest wait for an answer: a store that is down must not hang a look at it.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -54,6 +56,41 @@ impl Records {
         Ok(values
             .map(|record| String::from_utf8_lossy(record.value()).into_owned())
             .collect())
+    }
+
+    /// The revision of the store.
+    pub async fn revision(&mut self) -> Result<i64> {
+        let answer = self.client.get("probe", None).await?;
+        Ok(answer
+            .header()
+            .context("an answer has a header")?
+            .revision())
+    }
+
+    /// What happened to records with that prefix after that revision, in order, until there are so many: their keys without
+    /// the prefix, and whether they were deleted.
+    pub async fn events_since(
+        &mut self,
+        revision: i64,
+        prefix: &str,
+        count: usize,
+    ) -> Result<Vec<(String, bool)>> {
+        let options = WatchOptions::new()
+            .with_prefix()
+            .with_start_revision(revision + 1);
+        let mut answers = self.client.watch(prefix, Some(options)).await?;
+        let mut events = Vec::new();
+        while events.len() < count {
+            let next = tokio::time::timeout(SETTLE, answers.message()).await;
+            let next = next.with_context(|| format!("{} of {count} events", events.len()))?;
+            let answer = next?.context("the watch has ended")?;
+            for event in answer.events() {
+                let key = event.kv().context("an event has a key")?.key_str()?;
+                let key = key.strip_prefix(prefix).unwrap_or(key).to_owned();
+                events.push((key, event.event_type() == EventType::Delete));
+            }
+        }
+        Ok(events)
     }
 
     /// The names of a namespace's exports that this cluster published.

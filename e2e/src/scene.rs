@@ -19,7 +19,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tombolo_api::v1beta1::{ServiceExport, ServiceExportSpec, ServiceImport};
-use tombolo_testbed::{Cluster, FakePod, PodOptions, Testbed, eventually, stays_for};
+use tombolo_testbed::{Cluster, Component, FakePod, PodOptions, Testbed, eventually, stays_for};
 
 use crate::{
     records::Records,
@@ -332,6 +332,16 @@ impl<'t> Scene<'t> {
         )
         .await?;
         Ok(())
+    }
+
+    /// A cluster's store starts from nothing while its publisher is dead, and stays so: nothing of a holding is removed.
+    pub async fn keeps_while_empty(&self, peer: usize, holding: &Holding) -> Result<()> {
+        let peer = self.testbed.cluster(peer);
+        peer.kill9(Component::Mesh)?;
+        peer.wipe_and_restart(Component::MeshEtcd).await?;
+        self.keeps(holding)
+            .await
+            .context("while the store is empty")
     }
 }
 

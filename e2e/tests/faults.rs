@@ -4,6 +4,8 @@
 //!
 //! Scenarios run one at a time, on the same two clusters as long as they pass.
 
+#[path = "faults/heal.rs"]
+mod heal;
 #[path = "faults/kill.rs"]
 mod kill;
 #[path = "faults/peer_store.rs"]
@@ -59,6 +61,10 @@ fn main() {
     add(
         "peer_writes_bad_records",
         Box::new(|t| Box::pin(records::are_skipped(t))),
+    );
+    add(
+        "removals_go_first_after_a_heal",
+        Box::new(|t| Box::pin(heal::removals_go_first(t))),
     );
     scenarios::main(all, || Box::pin(start()));
 }

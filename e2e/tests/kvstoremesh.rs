@@ -6,11 +6,12 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use tombolo_e2e::{
+    hand_written::HandWritten,
     records::{EXPORTS, Records},
     scenarios::{self, Scenario},
     scene::{Holding, SETTLE, Scene},
 };
-use tombolo_testbed::{Cluster, Component, Role, Testbed, eventually};
+use tombolo_testbed::{Cluster, Component, Forwarder, Role, Testbed, eventually};
 
 /// The peer.
 const A: usize = 0;
@@ -51,6 +52,10 @@ fn main() {
         "the_peer_is_taken_out",
         Box::new(|t| Box::pin(peer_is_taken_out(t))),
     );
+    add(
+        "removals_go_first_after_a_heal",
+        Box::new(|t| Box::pin(removals_go_first(t))),
+    );
     scenarios::main(all, || Box::pin(start()));
 }
 
@@ -63,7 +68,7 @@ async fn start() -> Result<Testbed> {
     for role in [Role::Mesh, Role::Operator] {
         a.start_role(role, &[]).await?;
     }
-    name_peer(b, a)?;
+    name_peer(b, a.name(), &a.mesh_etcd_endpoint()?)?;
     let directory = format!("--clustermesh-config={}", copied_peers(b)?.display());
     b.start_role(Role::Mesh, &[&directory]).await?;
     b.start_role(Role::Operator, &[]).await?;
@@ -77,11 +82,8 @@ fn copied_peers(cluster: &Cluster) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn name_peer(cluster: &Cluster, peer: &Cluster) -> Result<()> {
-    let (file, endpoint) = (
-        copied_peers(cluster)?.join(peer.name()),
-        peer.mesh_etcd_endpoint()?,
-    );
+fn name_peer(cluster: &Cluster, peer: &str, endpoint: &str) -> Result<()> {
+    let file = copied_peers(cluster)?.join(peer);
     let new = file.with_file_name(".new");
     fs::write(&new, format!("endpoints:\n- {endpoint}\n"))?;
     Ok(fs::rename(new, file)?)
@@ -143,15 +145,7 @@ async fn peer_store_is_killed(testbed: &Testbed) -> Result<()> {
 async fn peer_store_comes_back_empty(testbed: &Testbed) -> Result<()> {
     let (mut scene, holding) = prepare(testbed).await?;
 
-    testbed.cluster(A).kill9(Component::Mesh)?;
-    testbed
-        .cluster(A)
-        .wipe_and_restart(Component::MeshEtcd)
-        .await?;
-    scene
-        .keeps(&holding)
-        .await
-        .context("while the store is empty")?;
+    scene.keeps_while_empty(A, &holding).await?;
     scene.unexport(A, "of-peer").await?;
     testbed.cluster(A).restart(Component::Mesh).await?;
 
@@ -287,9 +281,66 @@ async fn peer_is_taken_out(testbed: &Testbed) -> Result<()> {
     .await?;
     scene.keeps(&holding).await?;
     ensure!(copies(&scene, testbed).await? == OF_PEER.map(str::to_owned).into());
-    name_peer(b, a)?;
+    name_peer(b, a.name(), &a.mesh_etcd_endpoint()?)?;
 
     let mut scene = scene;
     scene.unexport(A, "of-peer").await?;
     scene.settled().await.context("after the peer is back")
+}
+
+/// Another peer is cut off from B, and changes a lot. B's store stands still while B reads what happened, so that all of it is
+/// to be copied when it goes on: what ended is deleted before most of the rest is written.
+async fn removals_go_first(testbed: &Testbed) -> Result<()> {
+    const PEER: &str = "many";
+    const NAMES: usize = 1000;
+    let b = testbed.cluster(B);
+    let scene = Scene::new(testbed).await?;
+    let peer = HandWritten::start(b, PEER, scene.namespace()).await?;
+    let ends = |number: &usize| number % 50 == 49;
+    let name = |number: usize| format!("web-{number:03}");
+    let service =
+        |number: usize, address: &str| peer.service(&name(number), &[address.to_owned()], &[80]);
+    let before = (0..NAMES).map(|number| service(number, "10.77.0.1"));
+    peer.write(before.collect()).await?;
+    let between = Forwarder::start(peer.address()?).await?;
+    name_peer(b, PEER, &format!("http://{}", between.address()))?;
+    let copies = format!("cilium/cache/services/v1/{PEER}/");
+    let mut records = Records::of(b).await?;
+    eventually(SETTLE, "everything to be copied", async || {
+        let keys = records.keys(&copies).await;
+        let count = keys.map_err(|error| format!("{error:#}"))?.len();
+        (count == NAMES).then_some(()).ok_or(count.to_string())
+    })
+    .await?;
+
+    peer.cut(&between, Component::Mesh).await?;
+    let changes = (0..NAMES).map(|number| {
+        if ends(&number) {
+            peer.no_service(&name(number))
+        } else {
+            service(number, "10.77.0.2")
+        }
+    });
+    let revision = peer.write(changes.collect()).await?;
+    let since = records.revision().await?;
+    b.pause(Component::MeshEtcd)?;
+    between.switch(peer.address()?);
+    let read = peer.until_read(Component::Mesh, "services", revision).await;
+    b.resume(Component::MeshEtcd)?;
+    read?;
+
+    let events = records.events_since(since, &copies, NAMES).await?;
+    let is_removal = |event: &(String, bool)| event.1;
+    let removals = events.iter().filter(|event| is_removal(event)).count();
+    ensure!(removals == NAMES / 50, "{removals} removals");
+    let last = events.iter().rposition(is_removal).context("a removal")?;
+    let before = last + 1 - removals;
+    println!(
+        "{before} of {} copies were written before the last of {removals} was deleted",
+        NAMES - removals
+    );
+    ensure!(before <= NAMES / 10, "{before} before: {events:?}");
+
+    fs::remove_file(copied_peers(b)?.join(PEER))?;
+    Ok(b.stop(Component::SecondMeshEtcd).await?)
 }

@@ -99,15 +99,7 @@ pub(crate) async fn has_no_canary(testbed: &Testbed) -> Result<()> {
 pub(crate) async fn comes_back_empty(testbed: &Testbed) -> Result<()> {
     let (mut scene, holding) = prepare(testbed).await?;
 
-    testbed.cluster(B).kill9(Component::Mesh)?;
-    testbed
-        .cluster(B)
-        .wipe_and_restart(Component::MeshEtcd)
-        .await?;
-    scene
-        .keeps(&holding)
-        .await
-        .context("while the store is empty")?;
+    scene.keeps_while_empty(B, &holding).await?;
     local_work_goes_on(&mut scene).await?;
     // What is missing after the refill was meant to go.
     scene.unexport(B, "of-peer").await?;

@@ -158,7 +158,7 @@ impl Queues {
     pub fn import(&self, difference: &Difference<'_, ServiceImport>) {
         if let Some(name) = sides(difference).next().and_then(name_of) {
             if !is_status_only(difference) {
-                self.derived_service.add(name.clone());
+                mark(&self.derived_service, &name, difference.new.is_none());
             }
             self.service_import.add(name);
         }

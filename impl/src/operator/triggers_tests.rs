@@ -271,6 +271,23 @@ async fn a_lost_endpoint_goes_before_endpoints_that_came_earlier() {
 }
 
 #[tokio::test]
+async fn the_service_of_an_import_that_is_gone_goes_before_those_of_new_imports() {
+    let queues = Queues::new();
+    let import = |name: &str| -> ServiceImport {
+        added(&format!("{{metadata: {{name: {name}, namespace: shop}}}}"))
+    };
+
+    queues.import(&new(&import("new")));
+    queues.import(&Difference {
+        old: Some(&import("gone")),
+        new: None,
+    });
+
+    assert_eq!(queues.derived_service.next().await, named("shop", "gone"));
+    assert_eq!(queues.derived_service.next().await, named("shop", "new"));
+}
+
+#[tokio::test]
 async fn a_withdrawn_export_goes_before_new_ones() {
     let queues = Queues::new();
     let export = |name: &str| -> ServiceExport {
