@@ -31,8 +31,14 @@ pub struct Term {
 }
 
 impl<'t> Replicas<'t> {
-    /// Starts both, with these flags besides, and waits until one leads.
+    /// Starts both, with these flags besides, and waits until one leads. Those that run are stopped before, so that they give
+    /// the Lease back and nobody waits for its end.
     pub async fn start(cluster: &'t Cluster, flags: &[&str]) -> Result<Self> {
+        for replica in REPLICAS {
+            if cluster.pids()?.contains_key(&replica) {
+                cluster.stop(replica).await?;
+            }
+        }
         let mut all = vec!["--leader-election=true"];
         all.extend(flags);
         let logs = [("TOMBOLO_LOG", "info,tombolo::operator::apply=debug")];

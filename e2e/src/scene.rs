@@ -29,7 +29,7 @@ use crate::{
 /// Time for all clusters to come to rest after a fault, on a busy machine. Without fault it takes well under a second.
 pub const SETTLE: Duration = Duration::from_mins(1);
 /// Time for which something has to stay to count as kept.
-pub const KEEP: Duration = Duration::from_secs(5);
+pub const KEEP: Duration = Duration::from_secs(3);
 
 const PORT: i32 = 80;
 const PORT_NAME: &str = "http";

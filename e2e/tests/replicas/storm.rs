@@ -6,11 +6,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use etcd_client::{Client, Txn, TxnOp};
 use kube::ResourceExt as _;
 use tombolo_api::{keys, v1beta1::ServiceImport};
 use tombolo_e2e::{
-    records::{EXPORTS, SERVICES, SYNCED},
+    hand_written::HandWritten,
     replicas::Replicas,
     scene::{SETTLE, Scene},
     view::target,
@@ -23,7 +22,7 @@ use crate::{A, one_operator};
 const NAMES: u32 = 100;
 
 /// Changes that are made, and how many per second.
-const CHANGES: u32 = 20_000;
+const CHANGES: u32 = 8_000;
 const PER_SECOND: u32 = 1_000;
 
 /// Hands that write at the same time, and how many changes each makes in one transaction.
@@ -35,23 +34,8 @@ const OLDEST: f64 = 5.0;
 const MEMORY_KIB: u64 = 100 * 1024;
 
 const PEER: &str = "storm";
-const CONFIG: &str = r#"{"id":77,"capabilities":{"syncedCanaries":true,"maxConnectedClusters":255,"serviceExportsEnabled":true}}"#;
-
-fn export(namespace: &str, name: &str) -> String {
-    format!(
-        r#"{{"cluster":"{PEER}","name":"{name}","namespace":"{namespace}","exportCreationTimestamp":"2026-03-04T09:10:11Z","ports":[{{"name":"http","protocol":"TCP","port":80}}],"type":"ClusterSetIP","sessionAffinity":"None","ipFamilies":["IPv4"]}}"#
-    )
-}
-
-fn service(namespace: &str, name: &str, addresses: &[String]) -> String {
-    let backend =
-        |address: &String| format!(r#""{address}":{{"http":{{"Protocol":"TCP","Port":8080}}}}"#);
-    let backends: Vec<_> = addresses.iter().map(backend).collect();
-    format!(
-        r#"{{"cluster":"{PEER}","namespace":"{namespace}","name":"{name}","frontends":{{}},"backends":{{{}}},"hostnames":{{}},"zones":{{}},"labels":{{}},"selector":{{}},"includeExternal":true,"shared":true,"clusterID":77}}"#,
-        backends.join(",")
-    )
-}
+/// Port of every service.
+const PORT: u16 = 8080;
 
 /// Backends of a name after so many changes of it: some come, some go.
 fn backends(name: u32, change: u32) -> Vec<String> {
@@ -90,12 +74,15 @@ pub(crate) async fn a_thousand_changes_a_second(testbed: &Testbed) -> Result<()>
     one_operator(testbed).await?;
     let operator = Replicas::of(a);
     let scene = Scene::new(testbed).await?;
-    let store = join(a, scene.namespace()).await?;
+    let peer = HandWritten::start(a, PEER, scene.namespace()).await?;
+    let exports = (0..NAMES).map(|number| peer.export(&format!("web-{number}"), &[PORT]));
+    peer.write(exports.collect()).await?;
+    a.write_peer(PEER, peer.endpoint())?;
     let derived = derived_services(&scene).await?;
     let names: Vec<String> = derived.values().cloned().collect();
     let before = Done::by(&operator).await?;
 
-    let changing = write_all(store, scene.namespace(), &names);
+    let changing = write_all(&peer, &names);
     let (took, seen) = while_watching(changing, &operator).await?;
     let rate = f64::from(CHANGES) / took.as_secs_f64();
     let over = Instant::now();
@@ -122,29 +109,6 @@ pub(crate) async fn a_thousand_changes_a_second(testbed: &Testbed) -> Result<()>
     ensure!(writes < half, "{writes} writes for {CHANGES} changes");
     ensure!(grown <= MEMORY_KIB, "{grown} KiB");
     leave(a, &scene).await
-}
-
-/// Writes what the peer exports into a store of its own, and makes it a peer of the cluster.
-async fn join(cluster: &Cluster, namespace: &str) -> Result<Client> {
-    cluster.start_second_mesh_etcd().await?;
-    let endpoint = cluster.second_mesh_etcd_endpoint()?;
-    let mut store = Client::connect([&endpoint], None).await?;
-    let mut records = Vec::new();
-    for number in 0..NAMES {
-        let name = format!("web-{number}");
-        let key = format!("{EXPORTS}/{PEER}/{namespace}/{name}");
-        records.push((key, export(namespace, &name)));
-    }
-    records.push((format!("cilium/cluster-config/{PEER}"), CONFIG.to_owned()));
-    for prefix in [EXPORTS, SERVICES] {
-        let key = format!("{SYNCED}/{PEER}/{prefix}");
-        records.push((key, "2026-03-04T09:10:11Z".to_owned()));
-    }
-    for (key, value) in records {
-        store.put(key, value, None).await?;
-    }
-    cluster.write_peer(PEER, &endpoint)?;
-    Ok(store)
 }
 
 /// Takes the peer away, and waits until everything of it is gone.
@@ -188,22 +152,18 @@ async fn derived_services(scene: &Scene<'_>) -> Result<BTreeMap<String, String>>
 }
 
 /// Makes all changes on schedule; returns how long it took. Several at a time, each of another service, go into one transaction.
-async fn write_all(store: Client, namespace: &str, names: &[String]) -> Result<Duration> {
+async fn write_all(peer: &HandWritten<'_>, names: &[String]) -> Result<Duration> {
     let begin = Instant::now();
     let hand = async |hand: u32| -> Result<()> {
-        let mut store = store.clone();
         let first = (hand * AT_ONCE..CHANGES).step_by((WRITERS * AT_ONCE) as usize);
         for first in first {
             let due = begin + Duration::from_secs(1) * first / PER_SECOND;
             tokio::time::sleep_until(due.into()).await;
             let puts = (first..first + AT_ONCE).map(|change| {
                 let (number, name) = (change % NAMES, &names[(change % NAMES) as usize]);
-                let value = service(namespace, name, &backends(number, change / NAMES));
-                let key = format!("{SERVICES}/{PEER}/{namespace}/{name}");
-                TxnOp::put(key, value, None)
+                peer.service(name, &backends(number, change / NAMES), &[PORT])
             });
-            let puts: Vec<_> = puts.collect();
-            store.txn(Txn::new().and_then(puts)).await?;
+            peer.write(puts.collect()).await?;
         }
         Ok(())
     };
@@ -256,7 +216,7 @@ async fn last_values_arrive(scene: &Scene<'_>, derived: &BTreeMap<String, String
             let last = backends(number, CHANGES / NAMES - 1);
             let wanted: BTreeSet<_> = last
                 .iter()
-                .map(|address| target("http", address, 8080))
+                .map(|address| target("p8080", address, PORT.into()))
                 .collect();
             let seen = view.imports.get(name).map(|import| import.targets.clone());
             if seen.as_ref() != Some(&wanted) {
