@@ -3,5 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod certs;
+mod certs_refused;
 mod mesh;
+mod processes;
 mod program;
+mod reflector;

@@ -1,127 +1,25 @@
 //! Two clusters, mutual TLS end to end: certificates by `tombolo certs`, users by `tombolo run mesh`, and an operator that reads as
 //! the peer `remote-b`.
 
-use std::{
-    fs::{self, File},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, time::Instant};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::api::{Api, PostParams};
 use serde_json::json;
-use tempfile::TempDir;
 use tombolo::{
     kvstore::{KvStore, config::EtcdConfig, etcd::EtcdStore},
     operator::{crds, leadership::Tenure},
 };
 use tombolo_api::v1beta1::{ServiceExport, ServiceImport};
-use tombolo_testbed::{Assets, Cluster, Testbed, eventually};
+use tombolo_testbed::{Cluster, Testbed, eventually};
 
-use crate::program::{make, tombolo};
-
-/// How long a condition may take on a busy machine.
-const BUDGET: Duration = Duration::from_mins(1);
+use crate::{
+    processes::{BUDGET, MeshEtcd, role, until_logged},
+    program::make,
+};
 
 const NAMESPACE: &str = "shop";
-
-/// A process with its log; ends with the value.
-struct Process {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
-        let file = File::create(&log)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file);
-        let child = command.spawn().context("the program starts")?;
-        Ok(Self { child, log })
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _status = self.child.wait();
-    }
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// The mesh etcd of cluster a, as its administrator would start it.
-struct MeshEtcd {
-    dir: TempDir,
-    client: String,
-    peer: String,
-}
-
-impl MeshEtcd {
-    fn new() -> Result<Self> {
-        Ok(Self {
-            dir: tempfile::tempdir()?,
-            client: format!("https://127.0.0.1:{}", free_port()?),
-            peer: format!("http://127.0.0.1:{}", free_port()?),
-        })
-    }
-
-    fn start(&self, certs: &Path) -> Result<Process> {
-        let data = self.dir.path().join("data");
-        let mut command = Command::new(Assets::find()?.etcd);
-        command.arg("--data-dir").arg(data).args([
-            "--name=a",
-            "--log-level=warn",
-            "--unsafe-no-fsync",
-            "--client-cert-auth",
-            &format!("--listen-client-urls={}", self.client),
-            &format!("--advertise-client-urls={}", self.client),
-            &format!("--listen-peer-urls={}", self.peer),
-            &format!("--initial-advertise-peer-urls={}", self.peer),
-            &format!("--initial-cluster=a={}", self.peer),
-            &format!("--cert-file={}", certs.join("server.crt").display()),
-            &format!("--key-file={}", certs.join("server.key").display()),
-            &format!("--trusted-ca-file={}", certs.join("ca.crt").display()),
-        ]);
-        Process::start(&mut command, self.dir.path().join("log"))
-    }
-
-    /// A client file as Cilium has it, for this user.
-    fn client_file(&self, file: &Path, ca: &Path, pair: &Path) -> Result<()> {
-        let (ca, pair) = (ca.display(), pair.display());
-        let text = format!(
-            "endpoints:\n- {}\ntrusted-ca-file: {ca}\ncert-file: {pair}.crt\nkey-file: {pair}.key\n",
-            self.client
-        );
-        Ok(fs::write(file, text)?)
-    }
-}
-
-fn role(role: &str, cluster: &Cluster, dir: &Path, more: &[String]) -> Result<Process> {
-    let mut command = tombolo();
-    command
-        .args(["run", role, "--cluster-name", cluster.name()])
-        .args(["--cluster-id", &cluster.id().to_string()])
-        .arg("--kubeconfig")
-        .arg(cluster.kubeconfig()?)
-        .arg(format!("--health-address=127.0.0.1:{}", free_port()?))
-        .args(more);
-    Process::start(
-        &mut command,
-        dir.join(format!("{role}-{}.log", cluster.name())),
-    )
-}
 
 async fn create_namespace(cluster: &Cluster) -> Result<()> {
     let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
@@ -151,18 +49,6 @@ async fn until_imported(cluster: &Cluster, name: &str) -> Result<()> {
             .await
             .map(drop)
             .map_err(|error| error.to_string())
-    })
-    .await?;
-    Ok(())
-}
-
-async fn until_logged(process: &Process, parts: &[&str]) -> Result<()> {
-    eventually(BUDGET, &format!("a line with {parts:?}"), async || {
-        let log = process.log();
-        let told = log
-            .lines()
-            .any(|line| parts.iter().all(|part| line.contains(part)));
-        told.then_some(()).ok_or(log)
     })
     .await?;
     Ok(())
