@@ -8,6 +8,7 @@
 
 mod differences;
 mod facts;
+mod files;
 mod made;
 mod recording;
 mod self_checks;

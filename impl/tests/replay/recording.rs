@@ -21,6 +21,8 @@ use tombolo_core::{
     wire::{cluster_service, key, service_export},
 };
 
+use crate::files::{documents, files, merge, name_of, of_kind, parse, read, subfolders};
+
 /// The version of Cilium that made a recording, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
@@ -357,68 +359,4 @@ impl Snapshot {
 
 fn is_scenario(folder: &Path) -> bool {
     files(folder).iter().any(|file| Store::at(file).is_some())
-}
-
-fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
-fn subfolders(folder: &Path) -> Vec<PathBuf> {
-    entries(folder, true)
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    entries(folder, false)
-}
-
-fn entries(folder: &Path, folders: bool) -> Vec<PathBuf> {
-    let mut found: Vec<_> = fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("{}: {error}; check TOMBOLO_FIXTURES", folder.display()))
-        .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| path.is_dir() == folders)
-        .collect();
-    found.sort();
-    found
-}
-
-/// JSON merge patch, RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(members) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (name, value) in members {
-        if value.is_null() {
-            target.as_object_mut().map(|members| members.remove(name));
-        } else {
-            merge(&mut target[name], value);
-        }
-    }
-}
-
-fn of_kind<T: DeserializeOwned>(objects: &[Value], kind: &str) -> Result<Vec<Arc<T>>, String> {
-    objects
-        .iter()
-        .filter(|object| object["kind"] == kind)
-        .map(|object| parse(object.clone()).map(Arc::new))
-        .collect()
-}
-
-pub(crate) fn parse<T: DeserializeOwned>(object: Value) -> Result<T, String> {
-    serde_json::from_value(object).map_err(|error| error.to_string())
-}
-
-fn documents(file: &Path) -> Result<Vec<Value>, String> {
-    // As Kubernetes reads YAML: `y` is a text.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_multiple_with_options(&read(file)?, options)
-        .map_err(|error| format!("{}: {error}", file.display()))
-}
-
-fn read(file: &Path) -> Result<String, String> {
-    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
