@@ -307,5 +307,7 @@ mod fence_tests;
 #[cfg(test)]
 mod heartbeat_tests;
 #[cfg(test)]
+mod lost_store_tests;
+#[cfg(test)]
 #[path = "publisher_tests.rs"]
 mod tests;

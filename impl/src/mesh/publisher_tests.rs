@@ -18,17 +18,17 @@ use super::{
 use crate::{
     cluster::cache::{Cache, Cached},
     kvstore::{
-        Entry, Event, WatchBatch,
+        Entry,
         testing::{Etcd, Memory, Subject, eventually},
     },
     telemetry::health::Health,
 };
 
-const SERVICE: &str = "cilium/state/services/v1/paris/shop/cart";
-const EXPORT: &str = "cilium/state/serviceexports/v1/paris/shop/cart";
-const CONFIG: &str = "cilium/cluster-config/paris";
+pub(super) const SERVICE: &str = "cilium/state/services/v1/paris/shop/cart";
+pub(super) const EXPORT: &str = "cilium/state/serviceexports/v1/paris/shop/cart";
+pub(super) const CONFIG: &str = "cilium/cluster-config/paris";
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         publishing: Publishing {
             cluster: "paris".try_into().unwrap(),
@@ -43,23 +43,23 @@ fn options() -> Options {
     }
 }
 
-fn canary(resource: Resource) -> String {
+pub(super) fn canary(resource: Resource) -> String {
     canary_key(&"paris".try_into().unwrap(), resource, false)
 }
 
 /// A publisher at work on a store.
-struct Running<S> {
+pub(super) struct Running<S> {
     publisher: Arc<Publisher<S>>,
     cancel: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl<S: KvStore> Running<S> {
-    fn start(store: S) -> Self {
+    pub(super) fn start(store: S) -> Self {
         Self::start_with(store, options())
     }
 
-    fn start_with(store: S, options: Options) -> Self {
+    pub(super) fn start_with(store: S, options: Options) -> Self {
         let publisher = Arc::new(Publisher::new(store, options));
         let cancel = CancellationToken::new();
         let task = tokio::spawn({
@@ -73,13 +73,13 @@ impl<S: KvStore> Running<S> {
         }
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         self.cancel.cancel();
         self.task.await.unwrap();
     }
 
     /// The API server's lists end, with one exported, global Service with one endpoint in them.
-    fn list_all(&self) {
+    pub(super) fn list_all(&self) {
         self.list_exports();
         self.list_services();
     }
@@ -101,7 +101,7 @@ impl<S: KvStore> Running<S> {
         self.publisher.queue.add("shop/cart".to_owned());
     }
 
-    fn set_slice(&self, slice: EndpointSlice) {
+    pub(super) fn set_slice(&self, slice: EndpointSlice) {
         let dirty = &self.publisher.queue;
         let cache = &self.publisher.caches.slices;
         cache.set(Arc::new(slice), &|change| on_slice(&change, dirty));
@@ -114,7 +114,7 @@ impl<S: KvStore> Running<S> {
         });
     }
 
-    fn remove_export(&self) {
+    pub(super) fn remove_export(&self) {
         let dirty = &self.publisher.queue;
         let key = ("shop".to_owned(), "cart".to_owned());
         let cache = &self.publisher.caches.exports;
@@ -164,7 +164,7 @@ fn export() -> ServiceExport {
     }}))
 }
 
-fn slice(version: &str, address: &str) -> EndpointSlice {
+pub(super) fn slice(version: &str, address: &str) -> EndpointSlice {
     object(json!({
         "metadata": {
             "namespace": "shop", "name": "cart-1", "resourceVersion": version,
@@ -176,25 +176,25 @@ fn slice(version: &str, address: &str) -> EndpointSlice {
     }))
 }
 
-async fn entry(store: &impl KvStore, key: &str) -> Option<Entry> {
+pub(super) async fn entry(store: &impl KvStore, key: &str) -> Option<Entry> {
     store.get(key).await.ok()?.entry
 }
 
-async fn present(store: &impl KvStore, key: &str) {
+pub(super) async fn present(store: &impl KvStore, key: &str) {
     eventually(&format!("{key} is there"), async || {
         entry(store, key).await.is_some()
     })
     .await;
 }
 
-async fn absent(store: &impl KvStore, key: &str) {
+pub(super) async fn absent(store: &impl KvStore, key: &str) {
     eventually(&format!("{key} is gone"), async || {
         store.get(key).await.is_ok_and(|read| read.entry.is_none())
     })
     .await;
 }
 
-async fn contains(store: &impl KvStore, key: &str, text: &str) {
+pub(super) async fn contains(store: &impl KvStore, key: &str, text: &str) {
     eventually(&format!("{key} contains {text}"), async || {
         entry(store, key)
             .await
@@ -203,14 +203,14 @@ async fn contains(store: &impl KvStore, key: &str, text: &str) {
     .await;
 }
 
-async fn all_canaries(store: &impl KvStore) {
+pub(super) async fn all_canaries(store: &impl KvStore) {
     for resource in Resource::ALL {
         present(store, &canary(resource)).await;
     }
 }
 
 /// Records before configuration, configuration before canaries, everything on a lease.
-async fn assert_order(store: &impl KvStore) {
+pub(super) async fn assert_order(store: &impl KvStore) {
     let read = async |key: &str| {
         entry(store, key)
             .await
@@ -401,138 +401,6 @@ async fn what_others_did_to_own_keys_is_put_right<S: Subject>(subject: S) {
     running.stop().await;
 }
 
-async fn an_emptied_store_is_filled_again_in_order<S: Subject>(mut subject: S) {
-    let running = Running::start(subject.store());
-    let store = subject.store();
-    running.list_all();
-    all_canaries(&store).await;
-
-    subject.wipe().await;
-
-    let store = subject.store();
-    all_canaries(&store).await;
-    assert_order(&store).await;
-    present(&store, HEARTBEAT).await;
-    running.stop().await;
-}
-
-async fn what_happened_while_the_store_was_away_is_published_after<S: Subject>(mut subject: S) {
-    let store = subject.store();
-    let running = Running::start(subject.store());
-    running.list_all();
-    all_canaries(&store).await;
-
-    subject.stop().await;
-    running.set_slice(slice("2", "10.1.0.2"));
-    running.remove_export();
-    subject.resume().await;
-
-    contains(&store, SERVICE, "10.1.0.2").await;
-    absent(&store, EXPORT).await;
-    all_canaries(&store).await;
-    running.stop().await;
-}
-
-async fn keys_of_a_revoked_lease_come_back<S: Subject>(subject: S) {
-    let store = subject.store();
-    let running = Running::start(subject.store());
-    running.list_all();
-    all_canaries(&store).await;
-    let records = entry(&store, SERVICE).await.unwrap().lease.unwrap();
-    let canaries = entry(&store, &canary(Resource::Ip))
-        .await
-        .unwrap()
-        .lease
-        .unwrap();
-
-    store.revoke(records).await.unwrap();
-    present(&store, SERVICE).await;
-    present(&store, EXPORT).await;
-    present(&store, CONFIG).await;
-    present(&store, HEARTBEAT).await;
-    for resource in Resource::ALL {
-        let key = canary(resource);
-        eventually("the canary hangs on a new lease", async || {
-            let lease = entry(&store, &key).await.and_then(|entry| entry.lease);
-            lease.is_some_and(|lease| lease != canaries)
-        })
-        .await;
-        let canary = entry(&store, &key).await.unwrap();
-        for record in [SERVICE, EXPORT] {
-            let record = entry(&store, record).await.unwrap();
-            assert!(record.mod_revision < canary.mod_revision, "{key}");
-        }
-    }
-
-    let canaries = entry(&store, &canary(Resource::Ip))
-        .await
-        .and_then(|entry| entry.lease)
-        .unwrap();
-    store.revoke(canaries).await.unwrap();
-    all_canaries(&store).await;
-    running.stop().await;
-}
-
-async fn no_canary_vouches_for_records_of_a_lost_store<S: Subject>(mut subject: S) {
-    let publisher = Publisher::new(subject.store(), options());
-    let fence = publisher.store.grant(Duration::from_mins(1)).await.unwrap();
-    {
-        let mut state = publisher.state();
-        let seen = state.fence.seen();
-        state.fence.renew(seen, fence);
-        state.listed = true;
-        state.services_ready = true;
-        state.exports_ready = true;
-    }
-    subject.wipe().await;
-    let store = subject.store();
-    eventually("the publisher reaches the new store", async || {
-        publisher.store.get(CONFIG).await.is_ok()
-    })
-    .await;
-
-    publisher.finish_incarnation().await.unwrap();
-
-    assert!(
-        !publisher.state().listed,
-        "the store has to be listed again"
-    );
-    for resource in Resource::ALL {
-        assert_eq!(entry(&store, &canary(resource)).await, None);
-    }
-}
-
-async fn no_canary_comes_back_before_the_records_that_were_taken_with_it<S: Subject>(subject: S) {
-    let store = subject.store();
-    let publisher = Publisher::new(subject.store(), options());
-    let fence = store.grant(Duration::from_mins(1)).await.unwrap();
-    let canary_key = canary(Resource::Services);
-    {
-        let mut state = publisher.state();
-        let seen = state.fence.seen();
-        state.fence.renew(seen, fence);
-        (state.listed, state.services_ready, state.exports_ready) = (true, true, true);
-        for key in [SERVICE, CONFIG, &canary_key] {
-            state.ledger.written(key, publisher.config(), 5);
-        }
-    }
-
-    // Somebody emptied the store in revision 6; of the canary's watch this is known, of the records' watch not yet.
-    let event = Event::Delete {
-        key: canary_key.clone(),
-        mod_revision: 6,
-    };
-    let goes_on = publisher.take_in(WatchBatch {
-        store_id: 1,
-        revision: 6,
-        events: vec![event],
-    });
-    publisher.finish_incarnation().await.unwrap();
-
-    assert!(!goes_on, "the store has to be listed again");
-    assert_eq!(entry(&store, &canary_key).await, None);
-}
-
 macro_rules! on_both_stores {
     ($($case:ident),+ $(,)?) => {
         mod on_memory {
@@ -553,6 +421,8 @@ macro_rules! on_both_stores {
     };
 }
 
+pub(super) use on_both_stores;
+
 on_both_stores!(
     records_come_before_configuration_and_canaries,
     stopping_withdraws_nothing_and_the_next_life_takes_over,
@@ -560,9 +430,4 @@ on_both_stores!(
     changes_of_objects_reach_the_store_and_nothing_else_is_written,
     slices_that_the_mesh_made_are_not_published,
     what_others_did_to_own_keys_is_put_right,
-    an_emptied_store_is_filled_again_in_order,
-    what_happened_while_the_store_was_away_is_published_after,
-    keys_of_a_revoked_lease_come_back,
-    no_canary_vouches_for_records_of_a_lost_store,
-    no_canary_comes_back_before_the_records_that_were_taken_with_it,
 );
