@@ -46,9 +46,12 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 /// Waits until the condition holds; fails the test when it does not within [`BUDGET`].
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + BUDGET;
+    let mut pause = Duration::from_millis(5);
     while !holds().await {
         assert!(Instant::now() < deadline, "not within {BUDGET:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(pause).await;
+        // Where time is paused, conditions that take many minutes are looked at hundreds of times, not tens of thousands.
+        pause = (pause * 5 / 4).min(Duration::from_millis(250));
     }
 }
 
