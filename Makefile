@@ -8,16 +8,20 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets demo test lint conformance mutants bench fuzz latency scale doc ci clean
+.PHONY: help setup assets assets-node demo test lint conformance mutants bench fuzz latency scale doc ci clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install or name the tools that the build needs
 	@tools/setup
 
 assets: ## build etcd, kube-apiserver, kube-controller-manager, kubectl once, outside the checkout
 	@tools/assets
+
+assets-node: ## build what nodes need besides (TOMBOLO_CLUSTERS=local, as root): kubelet, kube-proxy, CoreDNS and others
+	@tools/setup node
+	@tools/assets node
 
 demo: setup assets ## two real control planes, one mesh: export, import, conflict, partition
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin demo

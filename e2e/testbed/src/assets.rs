@@ -4,6 +4,8 @@
 //! that `make assets` fills. kube-apiserver and kube-controller-manager come from the same directory: they must be of one
 //! version.
 
+mod node;
+
 use std::{
     env,
     ffi::OsStr,
@@ -14,6 +16,8 @@ use std::{
 };
 
 use sha2::{Digest as _, Sha256};
+
+pub use self::node::{MissingNodeAssets, NodeAssets};
 
 const ETCD: &str = "etcd";
 const API_SERVER: &str = "kube-apiserver";
@@ -189,6 +193,11 @@ fn places(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Vec<Place> {
 
 /// Where `make assets` puts what it builds.
 fn cache(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+    Some(cache_base(variable)?.join(version_key(&PINS)))
+}
+
+/// The directory that holds one directory for each set and version.
+fn cache_base(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
     let set = |name| {
         variable(name)
             .filter(|value| value != OsStr::new(""))
@@ -197,13 +206,13 @@ fn cache(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBu
     let base = set("TOMBOLO_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("tombolo")))
         .or_else(|| Some(set("HOME")?.join(".cache/tombolo")))?;
-    Some(base.join("assets").join(version_key()))
+    Some(base.join("assets"))
 }
 
 /// Name of the directory for the pinned versions, the same that `tools/assets` computes.
-fn version_key() -> String {
+fn version_key(pins: &[&str]) -> String {
     let mut hash = Sha256::new();
-    for pin in PINS {
+    for pin in pins {
         hash.update(pin);
     }
     let hex = data_encoding::HEXLOWER.encode(&hash.finalize());

@@ -25,7 +25,7 @@ mod testbed;
 pub mod wait;
 
 pub use api::{CertificateError, PortError};
-pub use assets::{Assets, MissingAssets};
+pub use assets::{Assets, MissingAssets, MissingNodeAssets, NodeAssets};
 pub use cluster::Cluster;
 pub use component::{Component, ComponentError};
 pub use error::Error;

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tombolo_testbed::{Assets, eventually};
+use tombolo_testbed::{Assets, NodeAssets, eventually};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/assets");
 
@@ -37,6 +37,16 @@ const TOOLS: [&str; 20] = [
     "kill",
     "env",
     "touch",
+];
+
+/// Binaries of the set for nodes.
+const NODE_PROGRAMS: [&str; 6] = [
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "coredns",
+    "pause",
+    "helm",
 ];
 
 /// Stands for Go: tells a version, notes what it is asked to build, and writes a file as the result.
@@ -322,6 +332,63 @@ fn an_etcd_that_is_too_old_is_not_taken() -> Result<()> {
         machine.calls(),
         "etcd kube-apiserver kube-controller-manager kubectl "
     );
+    Ok(())
+}
+
+#[test]
+fn the_script_and_the_testbed_agree_on_the_directory_for_nodes() -> Result<()> {
+    let output = Command::new(SCRIPT).args(["node", "--where"]).output()?;
+
+    assert_eq!(Some(stdout(&output).into()), NodeAssets::cache_directory());
+    Ok(())
+}
+
+#[test]
+fn the_set_for_nodes_is_built_beside_the_other_and_leaves_it_alone() -> Result<()> {
+    let machine = Machine::new()?;
+    let control_plane = machine.script().output()?;
+
+    let missing = machine.script().args(["node", "--print"]).output()?;
+    let node = machine.script().arg("node").output()?;
+    let again = machine.script().args(["node", "--print"]).output()?;
+
+    assert!(
+        stderr(&missing).contains("run 'make assets-node'"),
+        "{missing:?}"
+    );
+    assert!(
+        machine
+            .calls()
+            .ends_with("kubectl kube-scheduler kubelet kube-proxy coredns pause helm "),
+        "{}",
+        machine.calls()
+    );
+    assert_eq!(stdout(&node), stdout(&again));
+    assert_eq!(machine.cached().len(), 2, "{:?}", machine.cached());
+    assert!(PathBuf::from(stdout(&control_plane)).join("etcd").exists());
+    Ok(())
+}
+
+#[test]
+fn a_kubelet_on_path_is_not_taken_and_a_whole_named_set_is() -> Result<()> {
+    let machine = Machine::new()?;
+    let named = machine.path("named");
+    fs::create_dir(&named)?;
+    for name in NODE_PROGRAMS {
+        install(&machine.path("bin").join(name), "#!/bin/sh\n")?;
+        install(&named.join(name), "#!/bin/sh\n")?;
+    }
+
+    let of_path = machine.script().args(["node", "--print"]).output()?;
+    let of_name = machine
+        .script()
+        .arg("node")
+        .env("TOMBOLO_ASSETS", &named)
+        .output()?;
+
+    assert_eq!(of_path.status.code(), Some(1), "{of_path:?}");
+    assert_eq!(stdout(&of_name), named.display().to_string());
+    assert_eq!(machine.calls(), "");
     Ok(())
 }
 

@@ -1,0 +1,3 @@
+module tombolo/tools/node/pause
+
+go 1.26.0
