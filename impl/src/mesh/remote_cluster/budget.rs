@@ -88,6 +88,14 @@ impl EventRate {
         self.throttled |= self.tokens <= 0.0;
     }
 
+    /// Takes events that nobody waits for: they empty the bucket at most, and are not paid for afterwards.
+    pub(super) fn take_at_most(&mut self, budget: &Budget, events: usize, now: Instant) {
+        self.refill(budget, now);
+        let left = self.tokens.min(0.0);
+        self.take(budget, events, now);
+        self.tokens = self.tokens.max(left);
+    }
+
     /// When the next events may be taken; none when at once.
     pub(super) fn opens(&self, budget: &Budget) -> Option<Instant> {
         if self.tokens > 0.0 {
@@ -136,6 +144,26 @@ mod tests {
         assert!(rate.is_throttled(), "until it is half full");
         rate.refill(&budget, begin + Duration::from_secs(6));
         assert!(!rate.is_throttled());
+    }
+
+    #[test]
+    fn events_that_nobody_waits_for_leave_no_debt() {
+        let budget = Budget {
+            events_per_second: 10,
+            ..Budget::default()
+        };
+        let begin = Instant::now();
+        let mut rate = EventRate::full(&budget, begin);
+
+        rate.take_at_most(&budget, 1000, begin);
+
+        assert!(rate.is_throttled());
+        let opens = rate.opens(&budget).unwrap();
+        assert_eq!((opens - begin).as_millis(), 100);
+        rate.take(&budget, 10, begin);
+        rate.take_at_most(&budget, 1000, begin);
+        let opens = rate.opens(&budget).unwrap();
+        assert_eq!((opens - begin).as_millis(), 1100, "what was owed stays");
     }
 
     #[test]

@@ -74,41 +74,59 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
     }
 
-    /// Reads everything, removes what is provably gone, and watches from there on.
+    /// Reads everything, removes what is provably gone, and watches from there on. Where that was done too often of late, it is put
+    /// off, and until then nothing is complete.
     pub(super) async fn list(&mut self, feed: &mut Feed, accepted: &Accepted) -> Result<(), Error> {
+        let (kind, now) = (feed.place.kind, Instant::now());
+        let memory = self.memory.feed_mut(kind);
+        let opens = memory.lists.opens(now);
+        if opens > now {
+            memory.synced = None;
+            memory.list_at = Some(opens);
+            let (peer, kind) = (&self.peer, kind.name());
+            tracing::debug!(%peer, kind, wait = ?opens - now, "the peer asks for lists too often; the next one waits");
+            return Ok(());
+        }
         feed.watch = None;
-        let place = &feed.place;
-        let listed = loop {
-            self.memory.feed_mut(place.kind).holdings.begin_list();
-            let listed = self.read_all(place).await?;
-            match self.prove(place, accepted, &listed).await? {
-                Proof::ListAgain => continue,
-                Proof::Nothing => self.memory.feed_mut(place.kind).synced = None,
-                Proof::Complete(complete, mark) => {
-                    let (kind, present) = (place.kind, &listed.present);
-                    let origin = self.origin(kind);
-                    let removed = self.records.retain_listed(&origin, present, complete);
-                    let evidence = Evidence::AbsentFrom(complete);
-                    self.statuses
-                        .count_removed(&self.peer, kind, evidence, removed);
-                    let memory = self.memory.feed_mut(kind);
-                    memory.synced = Some(mark);
-                    memory.last_mark = Some(mark);
-                    memory.by_canary = place.has_canary;
-                    memory.unsettled = None;
-                    memory.held_deletions = 0;
-                    memory.holdings.retain(present);
-                    let (peer, kind) = (&self.peer, kind.name());
-                    tracing::debug!(%peer, kind, revision = listed.revision, listed = present.len(), removed, "a list is complete");
-                }
-            }
-            break listed;
-        };
-        let from = listed.revision + 1;
-        let memory = self.memory.feed_mut(place.kind);
+        memory.list_at = None;
+        memory.holdings.begin_list();
+        let listed = self.read_all(&feed.place).await?;
+        let proof = self.prove(&feed.place, accepted, &listed).await?;
+        let (from, now) = (listed.revision + 1, Instant::now());
+        let memory = self.memory.feed_mut(kind);
+        memory.lists.took(now);
         memory.position = Some(from);
         memory.followed = listed.revision;
+        match proof {
+            Proof::ListAgain => {
+                memory.synced = None;
+                memory.list_at = Some(memory.lists.opens(now));
+            }
+            Proof::Nothing => memory.synced = None,
+            Proof::Complete(complete, mark) => {
+                self.complete(&feed.place, &listed, complete, mark);
+            }
+        }
         self.watch(feed, from).await
+    }
+
+    /// What a list lacks is gone.
+    fn complete(&mut self, place: &Place, listed: &Listed, complete: Complete, mark: Mark) {
+        let (kind, present) = (place.kind, &listed.present);
+        let origin = self.origin(kind);
+        let removed = self.records.retain_listed(&origin, present, complete);
+        let evidence = Evidence::AbsentFrom(complete);
+        self.statuses
+            .count_removed(&self.peer, kind, evidence, removed);
+        let memory = self.memory.feed_mut(kind);
+        memory.synced = Some(mark);
+        memory.last_mark = Some(mark);
+        memory.by_canary = place.has_canary;
+        memory.unsettled = None;
+        memory.held_deletions = 0;
+        memory.holdings.retain(present);
+        let (peer, kind) = (&self.peer, kind.name());
+        tracing::debug!(%peer, kind, revision = listed.revision, listed = present.len(), removed, "a list is complete");
     }
 
     async fn watch(&self, feed: &mut Feed, from: i64) -> Result<(), Error> {

@@ -1,11 +1,14 @@
 //! What can happen while connected to a peer, and waiting for it.
 
-use futures::{StreamExt, future::select_all};
+use futures::{FutureExt, StreamExt, future::select_all};
 use tokio::time::Instant;
 use tombolo_core::wire::key::Resource;
 
 use super::{super::inquiry::Sign, Error, feed::Feed};
 use crate::kvstore::{self, Watch, WatchBatch};
+
+/// Most batches of signs that are looked at together.
+const TOGETHER_MAX: usize = 1000;
 
 /// What happens while connected.
 pub(super) enum Happening {
@@ -24,6 +27,16 @@ pub(super) enum Happening {
 }
 
 impl Happening {
+    /// How many events of signs came with it.
+    pub(super) fn signs(&self) -> usize {
+        match self {
+            Self::Config(batch) | Self::Heartbeat(batch) | Self::Canaries(batch) => {
+                batch.events.len()
+            }
+            Self::Records(..) | Self::Asked | Self::Timer => 0,
+        }
+    }
+
     /// What is taken in with it: up to which revision, of what.
     pub(super) fn taken(&self) -> Option<(Sign, i64)> {
         match self {
@@ -33,6 +46,16 @@ impl Happening {
             Self::Records(_, Err(_)) | Self::Heartbeat(_) | Self::Asked | Self::Timer => None,
         }
     }
+}
+
+/// What the next happening waits for.
+pub(super) struct Waits {
+    /// When records may be taken; none when at once.
+    pub(super) records: Option<Instant>,
+    /// When signs may be looked at; none when at once.
+    pub(super) signs: Option<Instant>,
+    /// When it is time for something.
+    pub(super) timer: Instant,
 }
 
 /// What is watched beside the records.
@@ -92,27 +115,71 @@ impl Feeds {
     }
 }
 
-/// Waits for the next happening. Records wait until `opens`; the others do not wait for them.
+impl Signs {
+    /// The next sign, with those of its kind that are there already.
+    async fn next(&mut self) -> Result<Happening, Error> {
+        tokio::select! {
+            batch = next_of(Some(&mut self.config)) => {
+                Ok(Happening::Config(together(batch?, Some(&mut self.config))?))
+            }
+            batch = next_of(Some(&mut self.heartbeat)) => {
+                Ok(Happening::Heartbeat(together(batch?, Some(&mut self.heartbeat))?))
+            }
+            batch = next_of(self.canaries.as_mut()) => {
+                Ok(Happening::Canaries(together(batch?, self.canaries.as_mut())?))
+            }
+        }
+    }
+}
+
+/// Waits for the next happening. Records and signs do not wait for each other.
 pub(super) async fn next_happening(
     signs: &mut Signs,
     feeds: &mut Feeds,
     turn: usize,
-    opens: Option<Instant>,
-    timer: Instant,
+    waits: Waits,
 ) -> Result<Happening, Error> {
     let records = async {
-        if let Some(opens) = opens {
-            tokio::time::sleep_until(opens).await;
-        }
+        until(waits.records).await;
         feeds.next(turn).await
     };
+    let signs = async {
+        until(waits.signs).await;
+        signs.next().await
+    };
     tokio::select! {
-        () = tokio::time::sleep_until(timer) => Ok(Happening::Timer),
-        batch = next_of(Some(&mut signs.config)) => Ok(batch.map(Happening::Config)?),
-        batch = next_of(Some(&mut signs.heartbeat)) => Ok(batch.map(Happening::Heartbeat)?),
-        batch = next_of(signs.canaries.as_mut()) => Ok(batch.map(Happening::Canaries)?),
+        () = tokio::time::sleep_until(waits.timer) => Ok(Happening::Timer),
+        sign = signs => sign,
         (kind, batch) = records => Ok(Happening::Records(kind, batch)),
     }
+}
+
+async fn until(opens: Option<Instant>) {
+    if let Some(opens) = opens {
+        tokio::time::sleep_until(opens).await;
+    }
+}
+
+/// A batch and those that are there behind it, as one. An answer among them is not seen as one: who asked asks again.
+fn together(
+    mut batch: WatchBatch,
+    watch: Option<&mut Watch>,
+) -> Result<WatchBatch, kvstore::Error> {
+    let Some(watch) = watch else {
+        return Ok(batch);
+    };
+    for _ in 0..TOGETHER_MAX {
+        if batch.events.is_empty() {
+            break;
+        }
+        let Some(Some(next)) = watch.next().now_or_never() else {
+            break;
+        };
+        let next = next?;
+        batch.revision = next.revision;
+        batch.events.extend(next.events);
+    }
+    Ok(batch)
 }
 
 /// The next batch; never, without a watch.

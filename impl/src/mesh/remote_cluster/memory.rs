@@ -15,6 +15,7 @@ use super::{
     budget::{Budget, EventRate},
     heartbeat::Heartbeat,
     holdings::Holdings,
+    pace::Pace,
     timers::EXPIRING,
     unheard::Unheard,
 };
@@ -23,6 +24,10 @@ use crate::kvstore::{Entry, LeaseId};
 /// How long a canary has to stand, after keys went with a lease of their own, to be believed. A writer that died loses its
 /// leases within a third of their time-to-live (etcd's clients prolong them so often); 15 min is Cilium's.
 const SETTLE: Duration = Duration::from_mins(6);
+
+/// Time between two looks at canaries, cluster-config and heartbeat of a peer that exceeds its event rate. What came in between is
+/// looked at together.
+const SIGNS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is remembered of a peer between connections.
 #[derive(Debug, Default)]
@@ -39,6 +44,12 @@ pub(crate) struct Memory {
     /// When a list for want of room may be made again.
     pub(super) next_relist: Option<Instant>,
     rate: Option<EventRate>,
+    /// When canaries, cluster-config or heartbeat were looked at last.
+    looked: Option<Instant>,
+    /// How often its cluster-config changes.
+    pub(super) configs: Pace,
+    /// When a change of its cluster-config that had to wait is looked at.
+    pub(super) config_at: Option<Instant>,
     feeds: BTreeMap<Resource, FeedMemory>,
 }
 
@@ -74,6 +85,10 @@ pub(super) struct FeedMemory {
     pub(super) unsettled: Option<Unsettled>,
     /// The canary of the last list that was believed; none before the first.
     pub(super) last_mark: Option<Mark>,
+    /// How often it is listed.
+    pub(super) lists: Pace,
+    /// When it is listed next, after a list that proved nothing or had to wait.
+    pub(super) list_at: Option<Instant>,
 }
 
 /// Keys went with their lease while a canary on another lease stood: the writer may be dying, lease by lease.
@@ -197,6 +212,21 @@ impl Memory {
         rate.take(budget, events, now);
     }
 
+    /// Takes events of canaries, cluster-config and heartbeat, which are looked at now.
+    pub(super) fn take_signs(&mut self, budget: &Budget, events: usize, now: Instant) {
+        self.looked = Some(now);
+        let rate = self
+            .rate
+            .get_or_insert_with(|| EventRate::full(budget, now));
+        rate.take_at_most(budget, events, now);
+    }
+
+    /// When canaries, cluster-config and heartbeat may be looked at; none when at once.
+    pub(super) fn signs_open(&self) -> Option<Instant> {
+        let looked = self.looked.filter(|_| self.is_throttled());
+        looked.map(|at| at + SIGNS_INTERVAL)
+    }
+
     /// When the next events may be taken; none when at once.
     pub(super) fn opens(&mut self, budget: &Budget, now: Instant) -> Option<Instant> {
         let rate = self.rate.as_mut()?;
@@ -220,6 +250,20 @@ impl Memory {
             feed.unsettled = None;
             feed.holdings.forget_leases();
         }
+    }
+
+    /// A connection begins: what was put off belongs to the one before.
+    pub(super) fn forget_put_off(&mut self) {
+        self.config_at = None;
+        for feed in self.feeds.values_mut() {
+            feed.list_at = None;
+        }
+    }
+
+    /// When what was put off is to be done.
+    pub(super) fn put_off(&self) -> Option<Instant> {
+        let lists = self.feeds.values().filter_map(|feed| feed.list_at);
+        lists.chain(self.config_at).min()
     }
 
     /// When the next kind has settled.

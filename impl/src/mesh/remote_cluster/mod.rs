@@ -22,6 +22,7 @@ mod heartbeat;
 mod holdings;
 mod memory;
 mod options;
+mod pace;
 mod records;
 mod report;
 mod session;
@@ -36,6 +37,8 @@ mod tests_config;
 mod tests_leases;
 #[cfg(test)]
 mod tests_life;
+#[cfg(test)]
+mod tests_pace;
 #[cfg(test)]
 mod tests_rows;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     super::statuses::Deadlines, Error, Records, RemoteCluster, config::Accepted, happening::Feeds,
+    pace::PAUSE_MAX,
 };
 use crate::kvstore::KvStore;
 
@@ -167,6 +168,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Whether the rows are exactly what the peer says, and the peer lives.
     fn is_complete(&self, accepted: &Accepted, feeds: &Feeds) -> bool {
         self.is_heard(accepted)
+            && self.memory.config_at.is_none()
             && self.memory.over() == 0
             && self.records.kinds().iter().all(|kind| {
                 let memory = self.memory.feed(*kind);
@@ -193,11 +195,21 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
                 "{over} records are not taken over: the peer exceeds the limit {limit} of {allowed}; make it publish less, or raise {flag}"
             ));
         }
+        if self.memory.config_at.is_some() {
+            let key = self.config_key();
+            return Some(format!(
+                "{key} changes again and again: it is looked at again within {PAUSE_MAX:?}; check that one mesh role writes it and no other"
+            ));
+        }
         let kinds = self.records.kinds().iter();
         kinds.copied().find_map(|kind| {
             let memory = self.memory.feed(kind)?;
             let (kind, place) = (kind.name(), feeds.get(kind).map(|feed| &feed.place));
             match (memory.withdrawn, place) {
+                (None, Some(place)) if memory.list_at.is_some() => Some(format!(
+                    "{kind}: {} changes again and again, or keys go and come: they are listed again within {PAUSE_MAX:?}; check that one mesh role writes them and no other",
+                    place.canary
+                )),
                 (Some(_), _) => Some(format!(
                     "{kind}: the peer withdrew the capability to publish them, or to write canaries; what was known stays for a while; check whether it was meant"
                 )),

@@ -1,18 +1,22 @@
 //! One connection to a peer: cluster-config, then every kind of records, then whatever happens.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tombolo_core::wire::key::{self, HEARTBEAT, Resource};
+use tombolo_core::{
+    peer_status::Limit,
+    wire::key::{self, HEARTBEAT, Resource},
+};
 
 use super::{
     super::inquiry::Respondent,
     Error, Records, RemoteCluster,
     config::Accepted,
     feed::Feed,
-    happening::{Feeds, Happening, Signs, next_change, next_happening},
+    happening::{Feeds, Happening, Signs, Waits, next_change, next_happening},
     memory::Mark,
+    pace::PAUSE_MAX,
     timers::PROBE_INTERVAL,
 };
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch, backoff::Backoff};
@@ -34,6 +38,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             tracing::warn!(peer = %self.peer, endpoint = %self.store.endpoint(), "the peer's store was emptied or replaced; reading everything anew; rows stay until it is complete");
         }
         self.report_contact();
+        self.memory.forget_put_off();
         let from = read.revision + 1;
         let mut config = self.store.watch(&Scope::Key(config_key), from).await?;
         let accepted = match self.accept(read.entry.as_ref()) {
@@ -46,7 +51,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let mut heartbeat = self.start_heartbeat(from).await?;
         if self.stays_expired(&accepted) {
             drop(work);
-            return await_life(&mut config, &mut heartbeat).await;
+            return self.await_life(&mut config, &mut heartbeat).await;
         }
         let canaries = if accepted.config.capabilities.synced_canaries {
             let prefix = Scope::Prefix(key::canaries_prefix(&self.peer));
@@ -60,7 +65,6 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             self.start_feed(feed, &accepted).await?;
         }
         self.report(&accepted, &feeds);
-        backoff.reset();
         drop(work);
         let mut signs = Signs {
             config,
@@ -68,8 +72,15 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             canaries,
         };
         respondent.begin(signs.all(&feeds));
-        self.follow_all(&accepted, &mut signs, &mut feeds, respondent)
-            .await
+        let begin = Instant::now();
+        let ended = self
+            .follow_all(&accepted, &mut signs, &mut feeds, respondent)
+            .await;
+        // One that broke at once would be made again and again.
+        if begin.elapsed() >= PAUSE_MAX {
+            backoff.reset();
+        }
+        ended
     }
 
     /// Reads the heartbeat, and watches it.
@@ -87,7 +98,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
 
     /// The peer is not accepted: waits until its cluster-config changes, or a while.
     async fn refuse(
-        &self,
+        &mut self,
         error: &Error,
         config: &mut Watch,
         backoff: &mut Backoff,
@@ -95,9 +106,41 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let pause = backoff.wait();
         self.report_refusal(error);
         tokio::select! {
-            changed = next_change(config) => changed.map(|_| ()).map_err(Error::from),
-            () = tokio::time::sleep(pause) => Ok(()),
+            changed = next_change(config) => changed?,
+            () = tokio::time::sleep(pause) => return Ok(()),
+        };
+        self.rest().await;
+        Ok(())
+    }
+
+    /// Waits for a sign of life.
+    async fn await_life(&mut self, config: &mut Watch, heartbeat: &mut Watch) -> Result<(), Error> {
+        tokio::select! {
+            changed = next_change(config) => changed?,
+            changed = next_change(heartbeat) => changed?,
+            () = tokio::time::sleep(LIFE_INTERVAL) => return Ok(()),
+        };
+        self.rest().await;
+        Ok(())
+    }
+
+    /// A peer that is not followed changed something: waits if it does so too often.
+    async fn rest(&mut self) {
+        let opens = self.memory.configs.opens(Instant::now());
+        tokio::time::sleep_until(opens).await;
+        self.memory.configs.took(opens);
+    }
+
+    /// The cluster-config is not the one that was accepted. Breaks when it may be looked at now.
+    pub(super) fn config_changed(&mut self) -> ControlFlow<()> {
+        let now = Instant::now();
+        let opens = self.memory.configs.opens(now);
+        if opens > now {
+            self.memory.config_at = Some(opens);
+            return ControlFlow::Continue(());
         }
+        self.memory.configs.took(now);
+        ControlFlow::Break(())
     }
 
     fn feeds(&mut self, accepted: &Accepted) -> Feeds {
@@ -136,17 +179,25 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let mut probe = Instant::now() + PROBE_INTERVAL;
         loop {
             turn += 1;
-            let opens = self.memory.opens(&self.options.budget, Instant::now());
-            let timer = self.next_timer(probe);
+            let waits = Waits {
+                records: self.memory.opens(&self.options.budget, Instant::now()),
+                signs: self.memory.signs_open(),
+                timer: self.next_timer(probe),
+            };
             let happening = tokio::select! {
-                happening = next_happening(signs, feeds, turn, opens, timer) => happening?,
+                happening = next_happening(signs, feeds, turn, waits) => happening?,
                 () = respondent.asked() => Happening::Asked,
             };
             let _work = respondent.pulse.begin();
             let taken = happening.taken();
+            self.count_signs(happening.signs());
             match happening {
                 Happening::Config(batch) if batch.events.is_empty() => {}
-                Happening::Config(_) => return Ok(()),
+                Happening::Config(_) => {
+                    if self.config_changed().is_break() {
+                        return Ok(());
+                    }
+                }
                 Happening::Heartbeat(batch) => self.look_at_heartbeat(&batch),
                 Happening::Canaries(batch) => {
                     self.look_at_canaries(accepted, feeds, &batch).await?;
@@ -172,6 +223,18 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             if let Some((sign, revision)) = taken {
                 respondent.took(sign, revision);
             }
+        }
+    }
+
+    /// Canaries, cluster-config and heartbeat count as records do, and hardly wait.
+    fn count_signs(&mut self, events: usize) {
+        if events == 0 {
+            return;
+        }
+        let now = Instant::now();
+        self.memory.take_signs(&self.options.budget, events, now);
+        if self.memory.is_throttled() {
+            self.exceeded(Limit::EventRate);
         }
     }
 
@@ -215,14 +278,4 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
         Ok(())
     }
-}
-
-/// Waits for a sign of life.
-async fn await_life(config: &mut Watch, heartbeat: &mut Watch) -> Result<(), Error> {
-    let changed = tokio::select! {
-        changed = next_change(config) => changed.map(drop),
-        changed = next_change(heartbeat) => changed.map(drop),
-        () = tokio::time::sleep(LIFE_INTERVAL) => Ok(()),
-    };
-    Ok(changed?)
 }

@@ -1,5 +1,7 @@
 //! For tests: a peer that writes records, and a cluster that follows it.
 
+mod tapped;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
@@ -34,6 +36,8 @@ use crate::kvstore::{
     KvStore, LeaseId,
     testing::{Subject, eventually},
 };
+
+pub(crate) use tapped::Tapped;
 
 /// Runs each behaviour on a store in memory and on a real etcd.
 macro_rules! battery {
@@ -242,9 +246,9 @@ impl<S: KvStore> Follower<S> {
         }
     }
 
-    /// Follows from now on.
-    pub(crate) fn start(&mut self, memory: Memory) {
-        let remote = RemoteCluster {
+    /// What follows, not yet running.
+    pub(crate) fn remote(&self, memory: Memory) -> RemoteCluster<S, RemoteState> {
+        RemoteCluster {
             peer: self.peer.clone(),
             local: LocalCluster {
                 name: "here".try_into().unwrap(),
@@ -257,9 +261,13 @@ impl<S: KvStore> Follower<S> {
             options: self.options,
             reservations: self.reservations.clone(),
             memory,
-        };
+        }
+    }
+
+    /// Follows from now on.
+    pub(crate) fn start(&mut self, memory: Memory) {
         let cancel = CancellationToken::new();
-        let task = tokio::spawn(remote.run(cancel.clone()));
+        let task = tokio::spawn(self.remote(memory).run(cancel.clone()));
         self.running = Some((cancel, task));
     }
 

@@ -6,7 +6,12 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 use tombolo_core::{evidence::Evidence, peer_status::PeerState, wire::key::Resource};
 
-use super::{Error, Records, RemoteCluster, config::Accepted, happening::Feeds, memory::Mark};
+use super::{
+    Error, Records, RemoteCluster,
+    config::Accepted,
+    happening::Feeds,
+    memory::{Mark, Unsettled},
+};
 use crate::kvstore::KvStore;
 
 /// Time between two looks at the peer's store. They notice a store that was replaced without a word: a read of one key every
@@ -36,6 +41,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             .then_some(self.memory.next_relist);
         let times = [
             self.memory.settles(),
+            self.memory.put_off(),
             silent.filter(|at| *at > now),
             relist.map(|at| at.unwrap_or(now)),
             self.memory.withdrawals(self.options.withdrawn_for).min(),
@@ -43,13 +49,18 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         times.into_iter().flatten().fold(probe, Instant::min)
     }
 
-    /// Does what it is time for. Breaks when the cluster-config is not the one that was accepted.
+    /// Does what it is time for. Breaks when the cluster-config is not the one that was accepted, and may be looked at.
     pub(super) async fn on_timer(
         &mut self,
         accepted: &Accepted,
         feeds: &mut Feeds,
         probe: &mut Instant,
     ) -> Result<ControlFlow<()>, Error> {
+        let now = Instant::now();
+        if self.memory.config_at.is_some_and(|at| at <= now) {
+            return Ok(self.config_changed());
+        }
+        self.list_put_off(accepted, feeds).await?;
         self.list_settled(accepted, feeds).await?;
         self.end_withdrawals(accepted, feeds).await?;
         self.list_after_shrinking(accepted, feeds).await?;
@@ -60,7 +71,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let key = self.config_key();
         let config = self.read(&key).await?;
         if config.as_ref().map(Mark::of) != accepted.present {
-            return Ok(ControlFlow::Break(()));
+            return Ok(self.config_changed());
         }
         self.ask_those_behind(feeds);
         Ok(ControlFlow::Continue(()))
@@ -79,15 +90,27 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
     }
 
+    /// Lists the kinds whose list was put off.
+    async fn list_put_off(&mut self, accepted: &Accepted, feeds: &mut Feeds) -> Result<(), Error> {
+        for feed in &mut feeds.0 {
+            let list_at = self.memory.feed_mut(feed.place.kind).list_at;
+            if list_at.is_some_and(|at| at <= Instant::now()) {
+                self.list(feed, accepted).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Lists the kinds whose canary has stood long enough.
     async fn list_settled(&mut self, accepted: &Accepted, feeds: &mut Feeds) -> Result<(), Error> {
-        for feed in &mut feeds.0 {
-            let memory = self.memory.feed_mut(feed.place.kind);
-            if memory
-                .unsettled
-                .take_if(|unsettled| unsettled.until <= Instant::now())
-                .is_some()
-            {
+        for &kind in self.records.kinds() {
+            let memory = self.memory.feed_mut(kind);
+            let settled = |unsettled: &mut Unsettled| unsettled.until <= Instant::now();
+            if memory.unsettled.take_if(settled).is_none() {
+                continue;
+            }
+            // A kind that the peer publishes no more has nothing to be listed.
+            if let Some(feed) = feeds.get_mut(kind) {
                 // The list is to be believed although the leases are gone.
                 memory.last_mark = None;
                 self.list(feed, accepted).await?;
