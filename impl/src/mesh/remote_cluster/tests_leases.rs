@@ -1,14 +1,22 @@
 //! What the end of a lease proves: nothing, for as long as the writer may be dying.
 
-use tombolo_core::wire::key::Resource;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tombolo_core::wire::{cluster_config::ClusterConfig, key::Resource};
 
 use super::{
     super::peers::PeerState,
     Memory,
-    testkit::{Follower, Writer, battery, capable},
+    config::Accepted,
+    happening::Feeds,
+    memory::Mark,
+    testkit::{Follower, Tapped, Writer, battery, capable},
+    verdict::LEASES_ASKED_MAX,
 };
 use crate::kvstore::{
     KvStore, LeaseId,
+    memory::MemoryStore,
     testing::{Memory as InMemory, Subject},
 };
 
@@ -97,7 +105,7 @@ async fn leftovers_of_an_earlier_writer_go_once_the_canary_has_stood_for_long() 
     let (writer, follower, lease) = followed_with_two_leases(&subject, &["left-over"]).await;
     writer.export("cart", 1).await;
     let _beating = writer.keep_beating();
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
 
     writer.store.revoke(lease).await.unwrap();
     follower.until_state(PeerState::Suspect).await;
@@ -107,4 +115,87 @@ async fn leftovers_of_an_earlier_writer_go_once_the_canary_has_stood_for_long() 
     assert_eq!(rows, ["cart", "left-over"]);
     assert!(begin.elapsed().as_secs() >= 5 * 60, "{:?}", begin.elapsed());
     follower.until_state(PeerState::Ready).await;
+}
+
+/// A peer with so many exports, each on a lease of its own; followed until ready, then cut off while all of them are deleted.
+async fn all_deleted_while_away(count: usize) -> (Tapped, Writer<Tapped>, Follower<Tapped>) {
+    let memory = MemoryStore::new("rome");
+    let store = Tapped::new(memory.clone());
+    let mut writer = Writer::new("rome", store.clone());
+    let names: Vec<_> = (0..count).map(|number| format!("s{number}")).collect();
+    for name in &names {
+        writer.new_lease().await;
+        writer.export(name, 1).await;
+    }
+    writer.new_lease().await;
+    writer.config(2, capable()).await;
+    writer.canaries().await;
+    let mut follower = Follower::new("rome", store.clone());
+    follower.start(Memory::default());
+    follower.until_state(PeerState::Ready).await;
+    assert_eq!(follower.rows().len(), count);
+    let learnt = follower.stop().await;
+    for name in &names {
+        writer.unexport(name).await;
+    }
+    // So that there is a list to be believed, or not.
+    memory.compact();
+    follower.start(learnt);
+    (store, writer, follower)
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_leases_are_asked_for_a_few_at_a_time() {
+    let (store, _writer, follower) = all_deleted_while_away(100).await;
+
+    follower.until_rows(&[]).await;
+
+    assert_eq!(store.leases(), (100, 16));
+    follower.until_state(PeerState::Ready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_too_many_leases_none_is_asked_for_and_rows_stay_until_the_canary_has_stood_for_long() {
+    let count = LEASES_ASKED_MAX + 1;
+    let (store, writer, follower) = all_deleted_while_away(count).await;
+    let _beating = writer.keep_beating();
+    let begin = Instant::now();
+
+    follower.until_state(PeerState::Suspect).await;
+    let (rows, asked) = (follower.rows().len(), store.leases());
+    follower.until_state(PeerState::Ready).await;
+
+    assert_eq!((rows, asked), (count, (0, 0)));
+    assert!(begin.elapsed().as_secs() >= 5 * 60, "{:?}", begin.elapsed());
+    assert!(follower.rows().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_unsettled_of_a_kind_that_is_not_followed_any_more_keeps_nobody_busy() {
+    let follower = Follower::new("rome", MemoryStore::new("rome"));
+    let mut remote = follower.remote(Memory::default());
+    let mark = Mark {
+        create_revision: 7,
+        lease: None,
+    };
+    let exports = remote.memory.feed_mut(Resource::ServiceExports);
+    exports.unsettle(mark, Instant::now());
+    exports.last_mark = Some(mark);
+    let accepted = Accepted {
+        config: ClusterConfig {
+            id: 2.try_into().unwrap(),
+            capabilities: capable(),
+        },
+        present: None,
+    };
+    tokio::time::advance(Duration::from_mins(10)).await;
+    let mut probe = Instant::now() + Duration::from_mins(1);
+
+    let due = remote.next_timer(probe);
+    let mut feeds = Feeds(Vec::new());
+    let ended = remote.on_timer(&accepted, &mut feeds, &mut probe);
+    assert!(ended.await.unwrap().is_continue());
+
+    assert!(due <= Instant::now());
+    assert_eq!(remote.next_timer(probe), probe);
 }
