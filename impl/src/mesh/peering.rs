@@ -2,6 +2,10 @@
 //!
 //! A changed file makes its peer connect anew and keeps the rows. Rows of a peer go, with the evidence that it was removed, only
 //! when its file is gone at two looks in a row; a broken or empty file, or a directory that cannot be read, removes nothing.
+//!
+//! A task that panics takes nobody with it: its peer is suspect at once, and followed again after a pause.
+
+mod panics;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +13,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::JoinHandle;
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tombolo_core::{evidence::Evidence, names::ClusterName};
 
+use self::panics::Panics;
 use super::{
     config_dir::{ConfigDir, Error, Scan},
     peers::{LocalCluster, RemoteState},
@@ -72,21 +77,30 @@ pub(crate) async fn follow_peers(
     dir.scan()?;
     let mut changes = dir.watch()?;
     let mut scan = dir.scan()?;
+    let (tell_panic, mut panicked) = mpsc::unbounded_channel();
     let mut peering = Peering {
         follow,
         reservations: Reservations::default(),
         running: BTreeMap::new(),
+        panics: Panics::default(),
+        tell_panic,
         told: BTreeSet::new(),
     };
     loop {
         peering.reconcile(&dir, scan).await;
+        let reread = Instant::now() + REREAD_INTERVAL;
         let woken = async {
-            tokio::select! {
-                () = changes.next() => {}
-                () = tokio::time::sleep(REREAD_INTERVAL) => {
-                    // The directory may be another one under the same path: watch it anew.
-                    let failed = dir.watch().map(|anew| changes = anew).err();
-                    peering.tell(failed.into_iter().collect());
+            loop {
+                tokio::select! {
+                    () = changes.next() => break,
+                    Some((peer, panic)) = panicked.recv() => peering.suspect(&peer, &panic),
+                    () = peering.panics.pause_over() => peering.follow_again().await,
+                    () = tokio::time::sleep_until(reread) => {
+                        // The directory may be another one under the same path: watch it anew.
+                        let failed = dir.watch().map(|anew| changes = anew).err();
+                        peering.tell(failed.into_iter().collect());
+                        break;
+                    }
                 }
             }
             peering.look(&dir).await
@@ -104,6 +118,8 @@ struct Peering<R> {
     follow: Follow<R>,
     reservations: Reservations,
     running: BTreeMap<ClusterName, Running>,
+    panics: Panics,
+    tell_panic: mpsc::UnboundedSender<(ClusterName, String)>,
     /// What is wrong with the directory and was logged.
     told: BTreeSet<String>,
 }
@@ -112,7 +128,8 @@ struct Peering<R> {
 struct Running {
     config: EtcdConfig,
     cancel: CancellationToken,
-    task: JoinHandle<Memory>,
+    /// Ends with nothing when it panicked.
+    task: JoinHandle<Option<Memory>>,
 }
 
 impl<R: Records> Peering<R> {
@@ -162,6 +179,7 @@ impl<R: Records> Peering<R> {
                 .records
                 .drain(peer, self.follow.records.kinds(), Evidence::PeerRemoved);
             self.reservations.release(peer);
+            self.panics.forget(peer);
         }
         let hollow: BTreeSet<_> = scan
             .hollow
@@ -199,6 +217,12 @@ impl<R: Records> Peering<R> {
         {
             return;
         }
+        if let Some(running) = self.running.get_mut(&peer)
+            && self.panics.pauses(&peer)
+        {
+            running.config = config;
+            return;
+        }
         let mut memory = self.stop(&peer).await.unwrap_or_default();
         // Other endpoints may be another store with the same numbers.
         memory.forget_positions();
@@ -214,7 +238,13 @@ impl<R: Records> Peering<R> {
             reservations: self.reservations.clone(),
             memory,
         };
-        let task = tokio::spawn(remote.run(cancel.clone()));
+        let (run, name) = (remote.run(cancel.clone()), peer.clone());
+        let tell = self.tell_panic.clone();
+        let task = tokio::spawn(async move {
+            let outcome = panics::caught(run).await;
+            // Nobody listens any more when everything ends.
+            outcome.map_err(|panic| tell.send((name, panic))).ok()
+        });
         self.running.insert(
             peer,
             Running {
@@ -229,11 +259,21 @@ impl<R: Records> Peering<R> {
     async fn stop(&mut self, peer: &ClusterName) -> Option<Memory> {
         let running = self.running.remove(peer)?;
         running.cancel.cancel();
-        match running.task.await {
-            Ok(memory) => Some(memory),
-            Err(error) => {
-                tracing::error!(%peer, %error, "following the peer failed; beginning anew");
-                None
+        running.task.await.ok().flatten()
+    }
+
+    /// The task of a peer panicked.
+    fn suspect(&mut self, peer: &ClusterName, panic: &str) {
+        let pause = self.panics.note(peer, Instant::now());
+        panics::tell(&self.follow.statuses, peer, panic, pause);
+    }
+
+    /// Follows the peers again whose task panicked, once their pause is over. What was learnt of them is lost.
+    async fn follow_again(&mut self) {
+        for peer in self.panics.take_due(Instant::now()) {
+            if let Some(running) = self.running.get(&peer) {
+                let config = running.config.clone();
+                self.follow(peer, config).await;
             }
         }
     }

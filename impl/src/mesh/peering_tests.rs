@@ -1,14 +1,27 @@
 //! Peers by files, on real etcds.
 
-use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use tombolo_core::{evidence::Complete, wire::key::Resource};
 
 use super::{
     super::{
         peers::{PeerState, PeerStatus},
-        remote_cluster::testkit::{Writer, capable, service},
+        remote_cluster::{
+            Origin, Outcome, RawChange,
+            testkit::{Writer, capable, service},
+        },
     },
     *,
 };
@@ -22,8 +35,73 @@ struct Here {
     task: JoinHandle<Result<(), Error>>,
 }
 
+/// The rows of the peers, until told to panic when a record comes.
+#[derive(Debug, Clone)]
+struct Fragile {
+    rows: RemoteState,
+    broken: Arc<AtomicBool>,
+}
+
+impl Records for Fragile {
+    fn kinds(&self) -> &'static [Resource] {
+        self.rows.kinds()
+    }
+
+    fn apply(&self, origin: &Origin<'_>, changes: &[RawChange<'_>]) -> Vec<Outcome> {
+        let broken = self.broken.load(Ordering::Relaxed) && !changes.is_empty();
+        assert!(!broken, "a record that nobody thought of");
+        self.rows.apply(origin, changes)
+    }
+
+    fn retain_listed(
+        &self,
+        origin: &Origin<'_>,
+        present: &BTreeSet<String>,
+        complete: Complete,
+    ) -> usize {
+        self.rows.retain_listed(origin, present, complete)
+    }
+
+    fn drain(&self, peer: &ClusterName, kinds: &[Resource], evidence: Evidence) {
+        self.rows.drain(peer, kinds, evidence);
+    }
+}
+
 impl Here {
+    /// As [`Self::start`], with rows that can be told to panic.
+    fn start_fragile(prepare: impl FnOnce(&Path)) -> (Self, Arc<AtomicBool>) {
+        let broken = Arc::<AtomicBool>::default();
+        let told = Arc::clone(&broken);
+        let follow = move |dir, local, state: RemoteState, cancel| {
+            let follow = Follow {
+                local,
+                statuses: state.statuses().clone(),
+                records: Fragile {
+                    rows: state,
+                    broken: told,
+                },
+                options: Options::default(),
+            };
+            tokio::spawn(follow_peers(dir, follow, cancel))
+        };
+        (Self::start_with(prepare, follow), broken)
+    }
+
     fn start(prepare: impl FnOnce(&Path)) -> Self {
+        Self::start_with(prepare, |dir, local, state, cancel| {
+            tokio::spawn(run_peers(dir, local, state, Options::default(), cancel))
+        })
+    }
+
+    fn start_with(
+        prepare: impl FnOnce(&Path),
+        follow: impl FnOnce(
+            PathBuf,
+            LocalCluster,
+            RemoteState,
+            CancellationToken,
+        ) -> JoinHandle<Result<(), Error>>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         prepare(dir.path());
         let state = RemoteState::new(Arc::new(|_| {}));
@@ -33,14 +111,8 @@ impl Here {
             max_connected: 255,
         };
         let cancel = CancellationToken::new();
-        let run = run_peers(
-            dir.path().to_owned(),
-            local,
-            state.clone(),
-            Options::default(),
-            cancel.clone(),
-        );
-        let task = tokio::spawn(run);
+        let path = dir.path().to_owned();
+        let task = follow(path, local, state.clone(), cancel.clone());
         Self {
             dir,
             state,
@@ -266,6 +338,43 @@ async fn an_unsynced_peer_holds_removals_back_and_all_are_synced_when_it_is() {
     assert!(here.state.may_remove(&other));
     fs::remove_file(here.dir.path().join("oslo")).unwrap();
     assert!(here.synced_within(Duration::from_secs(20)).await);
+}
+
+#[tokio::test]
+async fn a_panic_makes_its_peer_suspect_at_once_and_it_is_followed_again_later() {
+    let (etcd, rome) = peer("rome", 2, &["cart"]).await;
+    let (oslo_etcd, oslo) = peer("oslo", 3, &["desk"]).await;
+    let (here, broken) = Here::start_fragile(|dir| {
+        fs::write(dir.join("rome"), file_of(&etcd)).unwrap();
+        fs::write(dir.join("oslo"), file_of(&oslo_etcd)).unwrap();
+    });
+    here.until_state("rome", PeerState::Ready).await;
+    here.until_state("oslo", PeerState::Ready).await;
+
+    broken.store(true, Ordering::Relaxed);
+    let begin = Instant::now();
+    rome.export("web", 1).await;
+    here.until_state("rome", PeerState::Suspect).await;
+    let noticed = begin.elapsed();
+    let (rows, status) = (here.rows(), here.status("rome").unwrap());
+    broken.store(false, Ordering::Relaxed);
+    // A file that is broken meanwhile does not matter.
+    fs::write(here.dir.path().join("rome"), "").unwrap();
+    here.until_rows(&["cart", "desk", "web"]).await;
+    here.until_state("rome", PeerState::Ready).await;
+    oslo.export("lamp", 1).await;
+    here.until_rows(&["cart", "desk", "lamp", "web"]).await;
+
+    assert!(noticed < REREAD_INTERVAL / 3, "{noticed:?}");
+    assert_eq!(rows, ["cart", "desk"]);
+    assert!(!status.connected);
+    let failure = status.last_failure.unwrap();
+    assert_eq!(failure.reason, "Panicked");
+    let text = status.last_error.unwrap();
+    assert!(
+        text.contains("a record that nobody thought of") && text.contains("report it"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
