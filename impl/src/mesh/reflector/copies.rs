@@ -12,7 +12,7 @@ use std::{
 use tokio::time::Instant;
 use tombolo_core::{
     evidence::{Complete, Evidence},
-    names::ClusterName,
+    names::{ClusterId, ClusterName},
     wire::{
         cluster_config,
         key::{self, Resource},
@@ -38,6 +38,10 @@ pub(super) struct PeerCopy {
     /// Whether the peer was accepted since this process began.
     accepted: bool,
     config: Option<Value>,
+    /// The id that the records were copied under; none when nobody knows.
+    id: Option<ClusterId>,
+    /// Whether the store may hold copies of another cluster with the same name: nothing is written before they are gone.
+    leftovers: bool,
     kinds: BTreeMap<Resource, KindCopy>,
 }
 
@@ -77,7 +81,11 @@ impl Copies {
             let copy = self.peers.entry(cluster).or_default();
             let value: Value = entry.value.as_slice().into();
             match part {
-                Part::Config => copy.config = Some(value),
+                Part::Config => {
+                    let config = cluster_config::decode(&value);
+                    copy.id = config.ok().map(|config| config.id);
+                    copy.config = Some(value);
+                }
                 Part::Canary(resource) => copy.kind(resource).complete = true,
                 Part::Record(resource) => {
                     let records = &mut copy.kind(resource).records;
@@ -152,11 +160,24 @@ impl Copies {
         self.peers.remove(peer);
     }
 
-    /// The peer was accepted with this cluster-config, as it is to be copied.
-    pub(super) fn accept(&mut self, peer: &ClusterName, config: Vec<u8>) {
+    /// The id that the peer's records were copied under, by this life or an earlier one; none when nobody knows.
+    pub(super) fn id(&self, peer: &ClusterName) -> Option<ClusterId> {
+        self.peers.get(peer)?.id
+    }
+
+    /// The peer was accepted with this id and cluster-config, as it is to be copied.
+    pub(super) fn accept(&mut self, peer: &ClusterName, id: ClusterId, config: Vec<u8>) {
         let copy = self.peers.entry(peer.clone()).or_default();
         copy.accepted = true;
+        copy.id = Some(id);
         copy.config = Some(config.into());
+    }
+
+    /// No copy of another cluster with the name of the peer is left.
+    pub(super) fn leftovers_gone(&mut self, peer: &ClusterName) {
+        if let Some(copy) = self.peers.get_mut(peer) {
+            copy.leftovers = false;
+        }
     }
 
     /// The peer says this.
@@ -231,9 +252,15 @@ impl PeerCopy {
         self.accepted
     }
 
+    /// Whether copies of another cluster with the same name have to go first.
+    pub(super) fn has_leftovers(&self) -> bool {
+        self.leftovers
+    }
+
     /// The cluster-config that should be stored.
     pub(super) fn config(&self) -> Record<Value> {
-        self.config.clone().map_or(Record::Absent, Record::Present)
+        let config = self.config.clone().filter(|_| !self.leftovers);
+        config.map_or(Record::Absent, Record::Present)
     }
 
     /// Whether a canary of this kind should be stored.
@@ -244,7 +271,8 @@ impl PeerCopy {
 
     /// The record that should be stored under a key.
     pub(super) fn record(&self, kind: Resource, key: &str) -> Record<Value> {
-        let held = self.kinds.get(&kind).and_then(|kind| kind.records.get(key));
+        let kind = self.kinds.get(&kind).filter(|_| !self.leftovers);
+        let held = kind.and_then(|kind| kind.records.get(key));
         held.cloned().map_or(Record::Absent, Record::Present)
     }
 
@@ -265,6 +293,11 @@ impl PeerCopy {
     }
 
     fn clear(&mut self, kinds: &[Resource], evidence: Evidence) {
+        if evidence == Evidence::PeerIdChanged {
+            self.id = None;
+            self.config = None;
+            self.leftovers = true;
+        }
         for kind in kinds {
             let kind = self.kind(*kind);
             kind.records.clear();

@@ -174,7 +174,12 @@ impl Records for Reflection {
 
     fn accepted(&self, peer: &ClusterName, config: &ClusterConfig) {
         let (_, bytes) = cluster_config::encode(peer, &copied(config));
-        self.state().copies.accept(peer, bytes);
+        let before = self.state().copies.id(peer);
+        if let Some(before) = before.filter(|before| *before != config.id) {
+            tracing::warn!(%peer, %before, id = %config.id, "the peer has another id than its copy: it is another cluster; the copy is deleted first");
+            self.drain(peer, &Resource::ALL, Evidence::PeerIdChanged);
+        }
+        self.state().copies.accept(peer, config.id, bytes);
         self.touch(peer);
     }
 

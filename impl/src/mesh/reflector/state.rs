@@ -97,13 +97,17 @@ impl State {
             || place(&entry.key).is_some_and(|(cluster, _)| self.copies.get(&cluster).is_some())
     }
 
-    /// What is to be done about a record. Nothing while it has to wait: for a canary to go that vouches for other content, or
-    /// for the cluster-config to be written. [`Self::mark_kind`] follows those.
+    /// What is to be done about a record. Nothing while it has to wait: for a canary to go that vouches for other content, for
+    /// the cluster-config of another cluster to go, or for the cluster-config to be written. [`Self::mark_kind`] follows those.
     pub(super) fn decide(&self, (peer, kind): &Feed, key: &str) -> Action<Value> {
         let Some(copy) = self.copies.get(peer) else {
             return Action::Nothing;
         };
         if !self.listed || self.vouched_wrongly(peer, copy, *kind) {
+            return Action::Nothing;
+        }
+        let offered = || self.ledger.value(&key::cluster_config_key(peer)).is_some();
+        if copy.has_leftovers() && offered() {
             return Action::Nothing;
         }
         match self.ledger.decide(key, copy.record(*kind, key)) {
@@ -157,6 +161,9 @@ impl State {
                 if self.ledger.value(&canary).is_none() {
                     self.copies.canary_is_gone(peer, kind);
                 }
+            }
+            if self.is_gone(peer) {
+                self.copies.leftovers_gone(peer);
             }
         }
         let copy = self.copies.get(peer).filter(|_| self.listed)?;

@@ -221,6 +221,8 @@ impl<S: KvStore> Writer<S> {
                 Step::DropConfig => {
                     let key = key::cluster_config_key(peer);
                     self.drop_key(peer, &key, "clusterconfig").await?;
+                    self.reflection.state().mark_peer(peer);
+                    self.reflection.wake();
                 }
                 Step::PutCanary(kind) => {
                     if !self.put_canary(peer, kind).await? {

@@ -1,9 +1,13 @@
 //! One life after the other, and two at once.
 
+use futures::StreamExt;
 use tombolo_core::wire::key::Resource;
 
 use super::*;
-use crate::kvstore::testing::{Subject, battery};
+use crate::kvstore::{
+    Event, Scope, Watch,
+    testing::{Subject, battery},
+};
 
 battery![
     a_life_after_a_kill_writes_only_what_differs,
@@ -15,6 +19,7 @@ battery![
     a_peer_that_cannot_be_reached_holds_up_readiness_for_a_while_only,
     a_peer_that_is_never_complete_holds_up_readiness_until_the_time_is_over,
     what_a_life_without_the_peer_began_with_is_not_taken_for_complete,
+    a_peer_with_another_id_than_its_copy_is_drained_before_anything_new_is_copied,
 ];
 
 async fn a_life_after_a_kill_writes_only_what_differs<S: Subject>(subject: S) {
@@ -238,4 +243,95 @@ async fn what_a_life_without_the_peer_began_with_is_not_taken_for_complete<S: Su
 
     assert_eq!(vouched, None);
     here.until_records(&["serviceexports/v1/rome/shop/a"]).await;
+}
+
+/// What happened to the copies of `rome`: what kind of key was written or deleted, repetitions left out.
+async fn history_of_rome(mut watch: Watch, until: &Entry) -> Vec<(&'static str, &'static str)> {
+    let mut history = Vec::new();
+    loop {
+        let batch = watch.next().await.expect("it goes on").unwrap();
+        for event in &batch.events {
+            let what = match event.key() {
+                key if !key.contains("/rome") => continue,
+                key if key.starts_with(key::SYNCED) => "canary",
+                key if key.starts_with(key::CLUSTER_CONFIG) => "config",
+                _ => "record",
+            };
+            let how = match event {
+                Event::Put(_) => "put",
+                Event::Delete { .. } => "deleted",
+            };
+            if history.last() != Some(&(how, what)) {
+                history.push((how, what));
+            }
+        }
+        if batch.revision >= until.mod_revision {
+            return history;
+        }
+    }
+}
+
+/// What is watched from now on, and the cluster behind the name becomes another one with other exports.
+async fn replace<S: KvStore>(here: &Here<S>, rome: &mut Writer<MemoryStore>) -> Watch {
+    let scope = Scope::Prefix("cilium/".to_owned());
+    let watch = here.store.watch(&scope, 0).await.unwrap();
+    rome.store.wipe(true);
+    rome.new_lease().await;
+    rome.config(7, capable()).await;
+    for export in ["new", "same"] {
+        rome.export(export, 1).await;
+    }
+    all_canaries(rome).await;
+    watch
+}
+
+/// Waits until the copies are those of the new cluster, and sees in which order that came about.
+async fn is_drained_first<S: KvStore>(here: &Here<S>, watch: Watch) {
+    here.until_records(&[
+        "serviceexports/v1/rome/shop/new",
+        "serviceexports/v1/rome/shop/same",
+    ])
+    .await;
+    eventually("all canaries stand", async || {
+        let canaries = Resource::ALL.map(|kind| canary("rome", kind));
+        let stored = here.everything().await;
+        canaries.iter().all(|key| stored.contains_key(key))
+    })
+    .await;
+    let config = here.value("cilium/cluster-config/rome").await.unwrap();
+    let last = here.entry(&canary("rome", Resource::Ip)).await.unwrap();
+
+    assert!(config.starts_with(r#"{"id":7,"#), "{config}");
+    let history = history_of_rome(watch, &last).await;
+    let (first, rest) = history.split_at(4);
+    assert_eq!(
+        first,
+        [
+            ("deleted", "canary"),
+            ("deleted", "config"),
+            ("deleted", "record"),
+            ("put", "config"),
+        ]
+    );
+    // Kinds without records have their canaries while the records of others are written.
+    let anew = |(how, what): &(&str, &str)| *how == "put" && *what != "config";
+    assert!(rest.iter().all(anew), "{rest:?}");
+}
+
+async fn a_peer_with_another_id_than_its_copy_is_drained_before_anything_new_is_copied<
+    S: Subject,
+>(
+    subject: S,
+) {
+    let mut rome = peer("rome", &["old", "same"]).await;
+    let mut here = Here::new(subject.store());
+    here.start(&[("rome", rome.store.clone())]);
+    here.until_ready().await;
+    here.kill().await;
+
+    let watch = replace(&here, &mut rome).await;
+    here.start(&[("rome", rome.store.clone())]);
+
+    is_drained_first(&here, watch).await;
+    here.until_ready().await;
 }
