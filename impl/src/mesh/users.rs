@@ -16,7 +16,10 @@ use std::{
 
 use futures::StreamExt;
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tombolo_core::{names::ClusterName, wire::key::HEARTBEAT};
 use tracing::{error, info, warn};
@@ -138,28 +141,28 @@ struct Users {
 
 impl Users {
     async fn keep(&self, ready: watch::Sender<bool>) {
-        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-        let mut told = BTreeSet::new();
-        loop {
-            let text = self.file_text();
-            match self.converge(&mut told).await {
-                Ok(()) => {
-                    backoff.reset();
-                    self.open_gate(true);
-                    ready.send_replace(true);
-                    tokio::select! {
-                        () = self.store_away() => self.open_gate(false),
-                        () = self.file_changed(text) => {}
-                        () = tokio::time::sleep(RESYNC_INTERVAL) => {}
-                    }
-                }
-                Err(problem) => {
-                    self.open_gate(false);
-                    warn!(error = %problem, "users and roles of the mesh etcd are not as they should be; trying again");
-                    tokio::time::sleep(backoff.wait()).await;
-                }
+        let known = Mutex::new((BTreeSet::new(), None));
+        let converge = || async {
+            let mut known = known.lock().await;
+            let (told, text) = &mut *known;
+            *text = self.file_text();
+            self.converge(told).await
+        };
+        let disturbed = || async {
+            let text = known.lock().await.1.clone();
+            tokio::select! {
+                () = self.store_away() => Disturbance::StoreAway,
+                () = self.file_changed(text) => Disturbance::Other,
+                () = tokio::time::sleep(RESYNC_INTERVAL) => Disturbance::Other,
             }
-        }
+        };
+        let tell = |good| {
+            self.open_gate(good);
+            if good {
+                ready.send_replace(true);
+            }
+        };
+        keep_up(converge, disturbed, tell).await;
     }
 
     /// Compares and changes, once.
@@ -273,6 +276,46 @@ impl Users {
     fn open_gate(&self, open: bool) {
         if let Some(gate) = &self.options.gate {
             gate.set(open);
+        }
+    }
+}
+
+/// What ended a time in which everything was as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disturbance {
+    /// etcd was away, or does not let itself be watched: it may have been emptied.
+    StoreAway,
+    /// Something that asks for another look.
+    Other,
+}
+
+/// Converges at once and after every disturbance, for ever, and tells whether all is as it should be. After failures, and when etcd
+/// is away as soon as it was there, with growing pauses.
+async fn keep_up<C, D>(converge: impl Fn() -> C, disturbed: impl Fn() -> D, tell: impl Fn(bool))
+where
+    C: Future<Output = Result<(), Error>>,
+    D: Future<Output = Disturbance>,
+{
+    let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+    loop {
+        if let Err(problem) = converge().await {
+            tell(false);
+            warn!(error = %problem, "users and roles of the mesh etcd are not as they should be; trying again");
+            tokio::time::sleep(backoff.wait()).await;
+            continue;
+        }
+        tell(true);
+        let begin = Instant::now();
+        let disturbance = disturbed().await;
+        let held = begin.elapsed() >= RETRY.1;
+        if held {
+            backoff.reset();
+        }
+        if disturbance == Disturbance::StoreAway {
+            tell(false);
+            if !held {
+                tokio::time::sleep(backoff.wait()).await;
+            }
         }
     }
 }

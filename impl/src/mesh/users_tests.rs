@@ -1,6 +1,11 @@
 //! Users and roles on a real etcd that knows its clients by certificate.
 
-use std::{collections::BTreeSet, fmt::Write, fs};
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::task::JoinHandle;
 
@@ -361,4 +366,32 @@ async fn a_watch_that_is_open_outlives_its_user_until_the_connection_ends() {
     assert!(ended.unwrap().is_err());
     let error = rome.watch(&scope, 0).await.unwrap_err();
     assert_eq!(error.reason(), "Denied", "{error}");
+}
+
+/// How often it is converged within a minute when the watch of etcd ends after so long each time.
+async fn looks_within_a_minute(held: Duration) -> usize {
+    let looks = AtomicUsize::new(0);
+    let converge = || async {
+        let looks = looks.fetch_add(1, Ordering::Relaxed);
+        assert!(looks < 1000, "without a pause");
+        Ok(())
+    };
+    let disturbed = || async {
+        tokio::time::sleep(held).await;
+        Disturbance::StoreAway
+    };
+    let keep = keep_up(converge, disturbed, |_| {});
+    let ended = tokio::time::timeout(Duration::from_mins(1), keep).await;
+    assert!(ended.is_err(), "it goes on for ever");
+    looks.into_inner()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_that_can_be_changed_but_not_watched_is_not_looked_at_without_end() {
+    let at_once = looks_within_a_minute(Duration::ZERO).await;
+    let after_a_while = looks_within_a_minute(Duration::from_secs(3)).await;
+
+    assert!((30..=70).contains(&at_once), "{at_once}");
+    // Once the watch held, what it missed is looked at without a pause.
+    assert!((20..=21).contains(&after_a_while), "{after_a_while}");
 }
