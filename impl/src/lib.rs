@@ -2,6 +2,7 @@
 
 pub mod certificate;
 pub mod cli;
+mod clock;
 pub mod cluster;
 pub mod kvstore;
 pub mod mesh;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{cluster::client::is_not_served, status::answer::Leadership};
+use crate::{clock::Moment, cluster::client::is_not_served, status::answer::Leadership};
 
 mod claim;
 mod settings;
@@ -127,7 +127,7 @@ struct Candidate<'a> {
     /// Whether the Lease has to be looked at before it is written.
     stale: bool,
     /// Until when this replica leads; none while it does not.
-    valid_until: Option<Instant>,
+    valid_until: Option<Moment>,
     /// The last failure, so that one that goes on is told once.
     failing: String,
 }
@@ -151,16 +151,14 @@ impl Candidate<'_> {
             Ok(Decision::Wait(until)) => Some(until),
             Err(Failure::Outrun) => Some(now),
         };
-        let due = pause.into_iter().chain(self.valid_until).min();
+        let ends = self.valid_until.map(Moment::instant);
+        let due = pause.into_iter().chain(ends).min();
         let until = due.map_or(self.settings.retry_period, |due| due.duration_since(now));
         until.clamp(Duration::from_millis(50), self.settings.retry_period)
     }
 
     fn notice_end(&mut self) {
-        if self
-            .valid_until
-            .is_some_and(|until| until <= Instant::now())
-        {
+        if self.valid_until.is_some_and(Moment::has_passed) {
             self.step_down("the Lease could not be renewed in time");
         }
     }
@@ -207,7 +205,7 @@ impl Candidate<'_> {
     /// Writes the Lease. It is valid from when the request was sent, not from when the answer came.
     async fn claim(&mut self) -> Result<(), Failure> {
         let (now, timeout, params) = (Timestamp::now(), self.timeout(), params());
-        let sent = Instant::now();
+        let sent = Moment::now();
         let written = if let Some(observed) = &self.observed {
             let lease = observed.claimed(self.settings, now);
             let answer = self.api.replace(&self.settings.name, &params, &lease);
@@ -229,7 +227,8 @@ impl Candidate<'_> {
     /// How long one request may take: so that there is time for a second one.
     fn timeout(&self) -> Duration {
         let half = self.settings.renew_deadline / 2;
-        let left = self.valid_until.map(|until| until - Instant::now());
+        let left = self.valid_until;
+        let left = left.map(|until| until.instant().saturating_duration_since(Instant::now()));
         left.map_or(half, |left| left.min(half))
     }
 

@@ -1,11 +1,14 @@
 //! The right to write: given by the election, prolonged by renewals, over when its time is.
 //!
-//! A right ends by the clock alone: nobody has to notice. Whoever writes asks right before sending.
+//! A right ends by the clock alone: nobody has to notice. Whoever writes asks right before sending. The clock runs while the
+//! process is stopped and while its machine is suspended.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 
 use thiserror::Error;
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
+
+use crate::clock::Moment;
 
 /// Why there is no right to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -13,7 +16,7 @@ pub enum Lapsed {
     /// Another replica leads, or nobody yet.
     #[error("this replica does not lead; the one that does will write")]
     Standby,
-    /// The Lease could not be renewed in time, or this process stood still.
+    /// The Lease could not be renewed in time, or this process or its machine stood still.
     #[error("the Lease of this replica was not renewed in time; whoever leads next will write")]
     Expired,
 }
@@ -33,17 +36,15 @@ enum Standing {
     /// There is no election.
     Sole,
     Standby,
-    /// By the monotonic clock of this machine; it runs while the process is stopped.
-    Until(Instant),
+    Until(Moment),
 }
 
 impl Standing {
     fn check(self) -> Result<(), Lapsed> {
         match self {
-            Self::Sole => Ok(()),
             Self::Standby => Err(Lapsed::Standby),
-            Self::Until(until) if Instant::now() < until => Ok(()),
-            Self::Until(_) => Err(Lapsed::Expired),
+            Self::Until(until) if until.has_passed() => Err(Lapsed::Expired),
+            Self::Sole | Self::Until(_) => Ok(()),
         }
     }
 }
@@ -97,7 +98,7 @@ impl Tenure {
         let _ = standing.wait_for(|standing| standing.check().is_ok()).await;
     }
 
-    /// Waits until there is none, be it that nobody has noticed yet.
+    /// Waits until there is none, be it that nobody has noticed yet. Late after a suspension of the machine: [`Self::check`] is not.
     pub async fn lapsed(&self) {
         let mut standing = self.standing.subscribe();
         loop {
@@ -105,8 +106,8 @@ impl Tenure {
             let until = match now {
                 Standing::Standby => return,
                 Standing::Sole => None,
-                Standing::Until(until) if until <= Instant::now() => return,
-                Standing::Until(until) => Some(until),
+                Standing::Until(until) if until.has_passed() => return,
+                Standing::Until(until) => Some(until.instant()),
             };
             let over = async {
                 match until {
@@ -122,7 +123,7 @@ impl Tenure {
     }
 
     /// There is a right to write until then.
-    pub(super) fn prolong(&self, until: Instant) {
+    pub(super) fn prolong(&self, until: Moment) {
         self.standing.send_replace(Standing::Until(until));
     }
 
@@ -136,7 +137,10 @@ impl Tenure {
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::clock::testing::suspend;
 
     const TERM: Duration = Duration::from_secs(10);
 
@@ -145,7 +149,7 @@ mod tests {
         let tenure = Tenure::standby();
         assert_eq!(tenure.check(), Err(Lapsed::Standby));
 
-        tenure.prolong(Instant::now() + TERM);
+        tenure.prolong(Moment::now() + TERM);
         tokio::time::advance(TERM * 99 / 100).await;
         assert_eq!(tenure.check(), Ok(()));
 
@@ -159,7 +163,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_right_that_is_prolonged_goes_on() {
         let tenure = Tenure::standby();
-        tenure.prolong(Instant::now() + TERM);
+        tenure.prolong(Moment::now() + TERM);
         let waiting = tokio::spawn({
             let tenure = tenure.clone();
             async move {
@@ -170,7 +174,7 @@ mod tests {
         let begin = Instant::now();
 
         tokio::time::sleep(TERM / 2).await;
-        tenure.prolong(Instant::now() + TERM);
+        tenure.prolong(Moment::now() + TERM);
 
         let lapsed = waiting.await.unwrap();
         assert_eq!(lapsed - begin, TERM / 2 + TERM);
@@ -179,7 +183,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_being_sent_when_the_right_ends_is_dropped() {
         let tenure = Tenure::standby();
-        tenure.prolong(Instant::now() + TERM);
+        tenure.prolong(Moment::now() + TERM);
 
         let sent = tenure.guard(tokio::time::sleep(TERM * 2)).await;
 
@@ -189,7 +193,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_process_that_stood_still_sends_nothing_when_it_goes_on() {
         let tenure = Tenure::standby();
-        tenure.prolong(Instant::now() + TERM);
+        tenure.prolong(Moment::now() + TERM);
         let steps = std::cell::Cell::new(0);
         let sending = poll_fn(|cx| {
             steps.set(steps.get() + 1);
@@ -204,6 +208,27 @@ mod tests {
 
         assert_eq!(outcome, Poll::Ready(Err(Lapsed::Expired)));
         assert_eq!(steps.get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_was_suspended_sends_nothing_when_it_wakes_up() {
+        let tenure = Tenure::standby();
+        tenure.prolong(Moment::now() + TERM);
+        let steps = std::cell::Cell::new(0);
+        let sending = poll_fn(|cx| {
+            steps.set(steps.get() + 1);
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        let mut guarded = pin!(tenure.guard(sending));
+        assert!(futures::poll!(guarded.as_mut()).is_pending());
+
+        suspend(TERM * 2);
+        let outcome = futures::poll!(guarded.as_mut());
+
+        assert_eq!(outcome, Poll::Ready(Err(Lapsed::Expired)));
+        assert_eq!(steps.get(), 1);
+        assert_eq!(tenure.check(), Err(Lapsed::Expired));
     }
 
     #[tokio::test(start_paused = true)]
@@ -229,7 +254,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
 
-        tenure.prolong(Instant::now() + TERM);
+        tenure.prolong(Moment::now() + TERM);
         tokio::task::yield_now().await;
         tenure.end();
 
