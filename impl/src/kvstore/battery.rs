@@ -17,7 +17,7 @@ battery![
     deleting_tells_whether_the_key_was_there,
     all_pages_of_a_list_are_of_one_revision,
     a_list_whose_revision_was_compacted_says_so,
-    large_values_are_listed,
+    large_values_make_pages_smaller,
     a_watch_delivers_changes_from_its_revision_on,
     a_watch_of_a_key_leaves_out_longer_keys,
     a_watch_from_a_compacted_revision_asks_for_a_new_list,
@@ -136,9 +136,9 @@ async fn a_list_whose_revision_was_compacted_says_so<S: Subject>(subject: S) {
     assert_eq!(error.reason(), "Compacted", "{error}");
 }
 
-async fn large_values_are_listed<S: Subject>(subject: S) {
+async fn large_values_make_pages_smaller<S: Subject>(subject: S) {
     let store = subject.store();
-    for number in 0..12 {
+    for number in 10..34 {
         let value = vec![b'x'; 1024 * 1024];
         store
             .put(&format!("p/{number}"), value, None)
@@ -146,9 +146,15 @@ async fn large_values_are_listed<S: Subject>(subject: S) {
             .unwrap();
     }
 
+    let first = store.page("p/", None).await.unwrap();
+    let second = store.page("p/", first.next.clone()).await.unwrap();
     let listing = store.list("p/").await.unwrap();
 
-    assert_eq!(listing.entries.len(), 12);
+    // Of 24 MiB 16 fit into one page; a quarter of a page's most entries, again and again, are the first that do.
+    assert_eq!(first.entries.len(), 15);
+    assert_eq!(second.entries.len(), 3, "they should have 4 MiB");
+    assert_eq!(second.entries[0].key, "p/25");
+    assert_eq!(listing.entries.len(), 24);
 }
 
 async fn a_watch_delivers_changes_from_its_revision_on<S: Subject>(subject: S) {

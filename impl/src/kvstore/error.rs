@@ -163,6 +163,16 @@ pub enum Error {
         /// Key of the lock.
         lock: String,
     },
+    /// The answer is larger than what is taken into memory.
+    #[error(
+        "{endpoint}: {step}: the answer is larger than any that is taken into memory; remove large records from that etcd, and lower its --max-request-bytes"
+    )]
+    AnswerTooLarge {
+        /// The endpoint.
+        endpoint: String,
+        /// The call.
+        step: Step,
+    },
     /// The store refused the call for another reason.
     #[error("{endpoint}: {step}: refused: {detail}")]
     Refused {
@@ -198,6 +208,7 @@ impl Error {
             Self::StoreChanged { .. } => "StoreChanged",
             Self::LeaseNotFound { .. } => "LeaseNotFound",
             Self::LockLost { .. } => "LockLost",
+            Self::AnswerTooLarge { .. } => "AnswerTooLarge",
             Self::Refused { .. } => "Refused",
         }
     }

@@ -22,6 +22,7 @@ mod mutex_tests;
 mod network_tests;
 #[cfg(test)]
 mod network_watch_tests;
+mod paging;
 #[cfg(test)]
 mod progress_tests;
 #[cfg(test)]
@@ -38,10 +39,9 @@ mod tls_tests;
 pub mod watch;
 
 pub use error::{Error, Step};
+use paging::PageLimit;
+pub use paging::{PAGE_BYTES_MAX, PAGE_ENTRIES};
 pub use watch::{Asker, Event, Watch, WatchBatch};
-
-/// Most entries of one page. 250, so that a page of the largest values that etcd takes (1.5 MiB) still fits one answer.
-pub const PAGE_ENTRIES: usize = 250;
 
 /// Id of a lease, chosen by the store; never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,13 @@ pub struct Entry {
     pub lease: Option<LeaseId>,
 }
 
+impl Entry {
+    /// Bytes of key and value.
+    pub fn size(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
 /// Answer to a read of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
@@ -86,7 +93,7 @@ pub struct Page {
     pub revision: i64,
     /// Id of the etcd cluster that answered.
     pub store_id: u64,
-    /// The entries, at most [`PAGE_ENTRIES`].
+    /// The entries: at most [`PAGE_ENTRIES`], and [`PAGE_BYTES_MAX`] unless it is a single one.
     pub entries: Vec<Entry>,
     /// Where the next page begins; none after the last.
     pub next: Option<Cursor>,
@@ -97,6 +104,7 @@ pub struct Page {
 pub struct Cursor {
     revision: i64,
     after: String,
+    limit: PageLimit,
 }
 
 /// A finished list.

@@ -17,6 +17,7 @@ pub(super) fn breaks_connection(error: &Error) -> bool {
         | Error::Compacted { .. }
         | Error::LeaseNotFound { .. }
         | Error::LockLost { .. }
+        | Error::AnswerTooLarge { .. }
         | Error::Refused { .. } => false,
     }
 }
@@ -81,6 +82,10 @@ pub(super) fn classify(
             expected: 0,
             got: 0,
         },
+        // The client library's own words: it did not take the answer.
+        code::OUT_OF_RANGE if detail.contains("message length too large") => {
+            Error::AnswerTooLarge { endpoint, step }
+        }
         code::NOT_FOUND if detail.contains("lease") => Error::LeaseNotFound {
             endpoint,
             lease: LeaseId(0),

@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use etcd_client::GetOptions;
+use etcd_client::{GetOptions, GetResponse};
 use tokio::time::timeout;
 
 use super::{
-    Attempt, Change, Condition, Cursor, Entry, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read,
-    Scope, Step, Watch,
+    Attempt, Change, Condition, Cursor, Entry, Error, KvStore, LeaseId, PAGE_BYTES_MAX, Page,
+    PageLimit, Read, Scope, Step, Watch,
 };
 
 mod access;
@@ -27,8 +27,9 @@ use failure::{for_lease, for_revision};
 pub use session::EtcdStore;
 use session::{REQUEST_TIMEOUT, header_of};
 
-/// Largest answer, in bytes: a page of the largest values that etcd takes by default (1.5 MiB) and some room.
-const MESSAGE_MAX: usize = PAGE_ENTRIES * (1536 * 1024 + 4096);
+/// Largest answer to a watch, in bytes: etcd splits them into pieces of its --max-request-bytes (1.5 MiB by default) and one
+/// event.
+const WATCH_ANSWER_MAX: usize = 2 * PAGE_BYTES_MAX;
 
 impl KvStore for EtcdStore {
     fn endpoint(&self) -> String {
@@ -50,41 +51,29 @@ impl KvStore for EtcdStore {
     }
 
     async fn page(&self, prefix: &str, cursor: Option<Cursor>) -> Result<Page, Error> {
-        let limit = i64::try_from(PAGE_ENTRIES).expect("invariant: a small constant");
-        let mut options = GetOptions::new().with_limit(limit);
-        let expected = cursor.as_ref().map_or(0, |cursor| cursor.revision);
-        let first = match &cursor {
-            None => {
-                options = options.with_prefix();
-                prefix.as_bytes().to_vec()
-            }
-            Some(Cursor { revision, after }) => {
-                options = options
-                    .with_range(prefix_end(prefix))
-                    .with_revision(*revision);
-                [after.as_bytes(), &[0]].concat()
+        let mut limit = cursor.as_ref().map_or(PageLimit::FIRST, |at| at.limit);
+        let answer = loop {
+            let answer = range(self, prefix, cursor.as_ref(), limit).await;
+            match (answer, limit.smaller()) {
+                (Err(Error::AnswerTooLarge { .. }), Some(smaller)) => limit = smaller,
+                (answer, _) => break answer?,
             }
         };
-        let answer = self
-            .call(Step::List, |client| async move {
-                let mut client = client.kv_client().max_decoding_message_size(MESSAGE_MAX);
-                client.get(first, Some(options)).await
-            })
-            .await
-            .map_err(|error| for_revision(error, expected))?;
         let (store_id, now) = header_of(answer.header());
         let revision = cursor.map_or(now, |cursor| cursor.revision);
-        let after = answer
-            .kvs()
-            .last()
-            .map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
+        let last = answer.kvs().last().filter(|_| answer.more());
+        let after = last.map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
+        let entries: Vec<_> = answer.kvs().iter().filter_map(entry).collect();
+        let limit = limit.after(&entries);
         Ok(Page {
             revision,
             store_id,
-            entries: answer.kvs().iter().filter_map(entry).collect(),
-            next: after
-                .filter(|_| answer.more())
-                .map(|after| Cursor { revision, after }),
+            entries,
+            next: after.map(|after| Cursor {
+                revision,
+                after,
+                limit,
+            }),
         })
     }
 
@@ -174,6 +163,39 @@ impl KvStore for EtcdStore {
         // Large, and part of every write: callers would carry it.
         Box::pin(conditional::change_if(self, conditions, key, change)).await
     }
+}
+
+/// Asks for a page with so many entries.
+async fn range(
+    store: &EtcdStore,
+    prefix: &str,
+    cursor: Option<&Cursor>,
+    limit: PageLimit,
+) -> Result<GetResponse, Error> {
+    let limit = i64::try_from(limit.get()).expect("invariant: a small number");
+    let mut options = GetOptions::new().with_limit(limit);
+    let first = match cursor {
+        None => {
+            options = options.with_prefix();
+            prefix.as_bytes().to_vec()
+        }
+        Some(Cursor {
+            revision, after, ..
+        }) => {
+            options = options
+                .with_range(prefix_end(prefix))
+                .with_revision(*revision);
+            [after.as_bytes(), &[0]].concat()
+        }
+    };
+    let answer = store
+        .call(Step::List, |client| async move {
+            let mut client = client.kv_client().max_decoding_message_size(PAGE_BYTES_MAX);
+            client.get(first, Some(options)).await
+        })
+        .await;
+    let expected = cursor.map_or(0, |cursor| cursor.revision);
+    answer.map_err(|error| for_revision(error, expected))
 }
 
 /// The entry, if its key is text. Keys of a mesh are; any other is nobody's.

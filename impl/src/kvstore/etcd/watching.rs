@@ -13,7 +13,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{
     super::{Error, Event, Scope, Step, Watch, WatchBatch},
-    MESSAGE_MAX, entry,
+    WATCH_ANSWER_MAX, entry,
     session::{EtcdStore, REQUEST_TIMEOUT, Session, check_store, header_of},
 };
 
@@ -88,7 +88,7 @@ async fn create(
         options = options.with_prefix();
     }
     let client = session.client.watch_client();
-    let mut client = client.max_decoding_message_size(MESSAGE_MAX);
+    let mut client = client.max_decoding_message_size(WATCH_ANSWER_MAX);
     let failed = |error| session.classify(Step::Watch, &error);
     let watch = client.watch(scope.as_str(), Some(options)).await;
     let mut watch = watch.map_err(failed)?;

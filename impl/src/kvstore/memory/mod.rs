@@ -12,8 +12,8 @@ use futures::{StreamExt, stream};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Attempt, Change, Condition, Cursor, Error, KvStore, LeaseId, PAGE_ENTRIES, Page, Read, Scope,
-    Step, Watch, WatchBatch,
+    Attempt, Change, Condition, Cursor, Entry, Error, KvStore, LeaseId, PAGE_BYTES_MAX, Page,
+    PageLimit, Read, Scope, Step, Watch, WatchBatch,
 };
 
 mod state;
@@ -120,9 +120,9 @@ impl KvStore for MemoryStore {
 
     async fn page(&self, prefix: &str, cursor: Option<Cursor>) -> Result<Page, Error> {
         let state = self.reach(Step::List)?;
-        let (revision, after) = match cursor {
-            None => (state.revision, None),
-            Some(Cursor { revision, after }) => (revision, Some(after)),
+        let (revision, after, mut limit) = match cursor {
+            None => (state.revision, None, PageLimit::FIRST),
+            Some(cursor) => (cursor.revision, Some(cursor.after), cursor.limit),
         };
         if revision < state.compacted {
             return Err(Error::Compacted {
@@ -133,19 +133,32 @@ impl KvStore for MemoryStore {
         if revision > state.revision {
             return Err(self.behind(Step::List, revision, state.revision));
         }
-        let mut rest = entries_at(&state, revision, prefix)
+        let mut entries: Vec<_> = entries_at(&state, revision, prefix)
             .into_values()
-            .filter(|entry| after.as_ref().is_none_or(|after| entry.key > *after));
-        let entries: Vec<_> = rest.by_ref().take(PAGE_ENTRIES).collect();
-        let more = rest.next().is_some();
+            .filter(|entry| after.as_ref().is_none_or(|after| entry.key > *after))
+            .collect();
+        let mut more = false;
+        // As with etcd, a page that is too large is asked for again with fewer entries.
+        loop {
+            more |= entries.len() > limit.get();
+            entries.truncate(limit.get());
+            let bytes: usize = entries.iter().map(Entry::size).sum();
+            match limit.smaller() {
+                Some(smaller) if bytes > PAGE_BYTES_MAX => limit = smaller,
+                Some(_) | None => break,
+            }
+        }
         let last = entries.last().map(|entry| entry.key.clone());
+        let limit = limit.after(&entries);
         Ok(Page {
             revision,
             store_id: state.store_id,
             entries,
-            next: last
-                .filter(|_| more)
-                .map(|after| Cursor { revision, after }),
+            next: last.filter(|_| more).map(|after| Cursor {
+                revision,
+                after,
+                limit,
+            }),
         })
     }
 
