@@ -127,7 +127,7 @@ pub struct KindStatus {
     pub synced: bool,
     /// Records that are held.
     pub records: u64,
-    /// Size of their values in the peer's store, in bytes.
+    /// Size of their keys and values in the peer's store, in bytes.
     pub bytes: u64,
     /// Revision of the peer's store up to which this kind was followed.
     pub revision: i64,
@@ -151,7 +151,7 @@ pub struct KindStatus {
 pub enum Limit {
     /// Records of all kinds.
     Records,
-    /// Bytes of their values.
+    /// Bytes of their keys and values.
     Bytes,
     /// Events per second.
     EventRate,

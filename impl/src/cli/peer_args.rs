@@ -20,7 +20,7 @@ pub struct PeerArgs {
     /// Most records of one peer, of all kinds together. What is beyond is not taken over; what was taken over stays.
     #[arg(long, default_value_t = Budget::default().records)]
     pub peer_max_records: usize,
-    /// Most bytes of the records of one peer, of all kinds together.
+    /// Most bytes of the records of one peer, keys and values, of all kinds together.
     #[arg(long, default_value_t = Budget::default().bytes)]
     pub peer_max_bytes: usize,
     /// Most changes per second that are taken from one peer, on average; ten times as many at once. What is beyond waits.

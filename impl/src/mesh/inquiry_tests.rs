@@ -15,7 +15,7 @@ use crate::{
     mesh::{
         peer::LocalCluster,
         remote_cluster::{
-            Memory, Options, Origin, Outcome, RawChange, Records, RemoteCluster,
+            Memory, Options, Origin, Outcome, RawChange, Records, RemoteCluster, Untaken,
             testkit::{Follower, Writer, battery, followed},
         },
         reservations::Reservations,
@@ -121,7 +121,13 @@ impl Records for Stuck {
         changes.iter().map(|_| Outcome::Held).collect()
     }
 
-    fn retain_listed(&self, _: &Origin<'_>, _: &BTreeSet<String>, _: Complete) -> usize {
+    fn retain_listed(
+        &self,
+        _: &Origin<'_>,
+        _: &BTreeSet<String>,
+        _: &Untaken,
+        _: Complete,
+    ) -> usize {
         0
     }
 

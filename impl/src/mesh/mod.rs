@@ -2,6 +2,7 @@
 
 pub mod config_dir;
 mod failure_log;
+mod gaps;
 pub mod inquiry;
 mod ledger;
 pub mod metrics;

@@ -19,7 +19,7 @@ use super::{
     super::{
         peers::{PeerState, PeerStatus},
         remote_cluster::{
-            Origin, Outcome, RawChange,
+            Origin, Outcome, RawChange, Untaken,
             testkit::{Writer, capable, service},
         },
     },
@@ -57,9 +57,10 @@ impl Records for Fragile {
         &self,
         origin: &Origin<'_>,
         present: &BTreeSet<String>,
+        untaken: &Untaken,
         complete: Complete,
     ) -> usize {
-        self.rows.retain_listed(origin, present, complete)
+        self.rows.retain_listed(origin, present, untaken, complete)
     }
 
     fn drain(&self, peer: &ClusterName, kinds: &[Resource], evidence: Evidence) {
@@ -137,7 +138,7 @@ impl Here {
     async fn synced_within(&self, time_out: Duration) -> bool {
         let mut changes = self.state.changes();
         let synced = async {
-            while !self.state.all_synced() {
+            while !self.state.statuses().all_synced() {
                 changes.changed().await.unwrap();
             }
         };
@@ -330,12 +331,15 @@ async fn an_unsynced_peer_holds_removals_back_and_all_are_synced_when_it_is() {
     );
 
     here.until_rows(&["cart"]).await;
-    eventually("rome is synced", async || here.state.may_remove(&rome)).await;
+    eventually("rome is synced", async || {
+        here.state.statuses().may_remove(&rome)
+    })
+    .await;
     let in_time = here.synced_within(Duration::from_millis(50)).await;
 
     assert!(!in_time);
-    assert!(!here.state.may_remove(&oslo));
-    assert!(here.state.may_remove(&other));
+    assert!(!here.state.statuses().may_remove(&oslo));
+    assert!(here.state.statuses().may_remove(&other));
     fs::remove_file(here.dir.path().join("oslo")).unwrap();
     assert!(here.synced_within(Duration::from_secs(20)).await);
 }

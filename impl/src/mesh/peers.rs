@@ -1,7 +1,8 @@
 //! What the operator knows of all peers: their rows, and how far each peer can be trusted.
 //!
 //! Readers get copies; names that changed are reported to one sink, after the lock was released. Rows leave only by
-//! evidence. That a peer has no row means something only when [`RemoteState::may_remove`] says so.
+//! evidence. That a peer has no row means something only when [`RemoteState::may_remove`] says so: what it says of a service
+//! may have been refused, or over its limits.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +24,8 @@ pub use super::peering::run_peers;
 pub use super::remote_cluster::{Budget, Options};
 pub use super::statuses::Statuses;
 use super::{
-    remote_cluster::{Origin, Outcome, RawChange, Records},
+    gaps::{Gap, Gaps},
+    remote_cluster::{Origin, Outcome, RawChange, Records, Untaken},
     rows::{self, Row},
     tables::Table,
 };
@@ -47,6 +49,7 @@ struct Shared {
 struct Tables {
     exports: Table<ExportSpec>,
     services: Table<ClusterService>,
+    gaps: Gaps,
 }
 
 impl fmt::Debug for RemoteState {
@@ -103,14 +106,22 @@ impl RemoteState {
         self.statuses.peers()
     }
 
-    /// As [`Statuses::may_remove`].
-    pub fn may_remove(&self, cluster: &ClusterName) -> bool {
+    /// Whether it means anything that this cluster has no row of a service: [`Statuses::may_remove`] says so, and what it says of
+    /// the service was neither refused nor over its limits.
+    pub fn may_remove(
+        &self,
+        cluster: &ClusterName,
+        kind: RecordKind,
+        name: &NamespacedName,
+    ) -> bool {
+        // The status comes first: a peer is synced only after its gaps are known.
         self.statuses.may_remove(cluster)
+            && self.read(|tables| !tables.gaps.contains(cluster, kind, name))
     }
 
-    /// As [`Statuses::all_synced`].
-    pub fn all_synced(&self) -> bool {
-        self.statuses.all_synced()
+    /// Whether that is so of every peer.
+    pub fn all_telling(&self, kind: RecordKind, name: &NamespacedName) -> bool {
+        self.statuses.all_synced() && self.read(|tables| !tables.gaps.contains_any(kind, name))
     }
 
     /// As [`Statuses::changes`].
@@ -126,6 +137,15 @@ impl RemoteState {
     fn report(&self, dirty: BTreeSet<Dirty>) {
         for changed in dirty {
             (self.shared.sink)(changed);
+        }
+    }
+
+    /// Rows are gone, and of other services it is known now that there is none.
+    fn report_gone(&self, kind: RecordKind, removed: Vec<NamespacedName>, closed: Gap) {
+        let names = removed.into_iter().chain(closed.names);
+        self.report(names.map(|name| gone(kind, name)).collect());
+        if closed.all {
+            self.statuses.silence_changed();
         }
     }
 
@@ -153,15 +173,21 @@ impl Records for RemoteState {
             .collect();
         let mut dirty = BTreeSet::new();
         let outcomes = self.write(|tables| {
-            let apply = |read| match read {
+            let apply = |(change, read): (&RawChange<'_>, _)| match read {
                 Ok(change) => {
                     let (outcome, name) = tables.apply(origin.peer, change);
                     dirty.extend(name);
                     outcome
                 }
-                Err(refusal) => Outcome::Refused(refusal),
+                Err(refusal) => {
+                    let about = rows::kind(origin.kind).zip(rows::name(change.key()).ok());
+                    if let Some((kind, name)) = about {
+                        tables.gaps.open(origin.peer, kind, name);
+                    }
+                    Outcome::Refused(refusal)
+                }
             };
-            read.into_iter().map(apply).collect()
+            changes.iter().zip(read).map(apply).collect()
         });
         self.report(dirty);
         outcomes
@@ -171,45 +197,72 @@ impl Records for RemoteState {
         &self,
         origin: &Origin<'_>,
         present: &BTreeSet<String>,
+        untaken: &Untaken,
         complete: Complete,
     ) -> usize {
+        let Some(kind) = rows::kind(origin.kind) else {
+            return 0;
+        };
         let present = present
             .iter()
             .filter_map(|key| rows::name(key).ok())
             .collect();
-        let Some(kind) = rows::kind(origin.kind) else {
-            return 0;
+        let mut gap = Gap {
+            names: BTreeSet::new(),
+            all: untaken.has_unnamed(),
         };
-        let removed = self.write(|tables| match kind {
-            RecordKind::Exports => tables
-                .exports
-                .retain_listed(origin.peer, &present, complete),
-            RecordKind::Services => tables
-                .services
-                .retain_listed(origin.peer, &present, complete),
+        let keys = untaken.refused().chain(untaken.over());
+        for name in keys.filter_map(|key| rows::name(key).ok()) {
+            gap.add(name);
+        }
+        let (removed, closed) = self.write(|tables| {
+            let removed = match kind {
+                RecordKind::Exports => {
+                    tables
+                        .exports
+                        .retain_listed(origin.peer, &present, complete)
+                }
+                RecordKind::Services => {
+                    tables
+                        .services
+                        .retain_listed(origin.peer, &present, complete)
+                }
+            };
+            (removed, tables.gaps.replace(origin.peer, kind, gap))
         });
         let count = removed.len();
-        let dirty = removed.into_iter().map(|name| gone(kind, name));
-        self.report(dirty.collect());
+        self.report_gone(kind, removed, closed);
         count
     }
 
-    fn drain(&self, peer: &ClusterName, kinds: &[Resource], evidence: Evidence) {
-        let mut dirty = BTreeSet::new();
-        for kind in kinds.iter().copied().filter_map(rows::kind) {
-            let removed = self.write(|tables| match kind {
-                RecordKind::Exports => tables.exports.remove_cluster(peer, evidence),
-                RecordKind::Services => tables.services.remove_cluster(peer, evidence),
-            });
-            dirty.extend(removed.into_iter().map(|name| gone(kind, name)));
+    fn not_published(&self, peer: &ClusterName, kind: Resource) {
+        if let Some(kind) = rows::kind(kind) {
+            let closed = self.write(|tables| tables.gaps.replace(peer, kind, Gap::default()));
+            self.report_gone(kind, Vec::new(), closed);
         }
-        self.report(dirty);
+    }
+
+    fn drain(&self, peer: &ClusterName, kinds: &[Resource], evidence: Evidence) {
+        for kind in kinds.iter().copied().filter_map(rows::kind) {
+            let (removed, closed) = self.write(|tables| {
+                let removed = match kind {
+                    RecordKind::Exports => tables.exports.remove_cluster(peer, evidence),
+                    RecordKind::Services => tables.services.remove_cluster(peer, evidence),
+                };
+                (removed, tables.gaps.replace(peer, kind, Gap::default()))
+            });
+            self.report_gone(kind, removed, closed);
+        }
     }
 }
 
 impl Tables {
     fn apply(&mut self, cluster: &ClusterName, change: rows::Change) -> (Outcome, Option<Dirty>) {
         let (kind, name, changed, lost) = match change {
+            rows::Change::Unknown(kind, name) => {
+                self.gaps.open(cluster, kind, name);
+                return (Outcome::Withheld, None);
+            }
             rows::Change::Set(name, Row::Export(row)) => {
                 let changed = self.exports.set(cluster, &name, *row);
                 (RecordKind::Exports, name, changed, false)
@@ -225,9 +278,11 @@ impl Tables {
                     RecordKind::Exports => self.exports.remove(cluster, &name, evidence),
                     RecordKind::Services => self.services.remove(cluster, &name, evidence),
                 };
-                return (Outcome::Gone, removed.then(|| gone(kind, name)));
+                let known = self.gaps.close(cluster, kind, &name);
+                return (Outcome::Gone, (removed || known).then(|| gone(kind, name)));
             }
         };
+        self.gaps.close(cluster, kind, &name);
         (Outcome::Held, changed.then_some(Dirty { kind, name, lost }))
     }
 }

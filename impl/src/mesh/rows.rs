@@ -27,6 +27,8 @@ pub(super) enum Row {
 pub(super) enum Change {
     /// The peer says this.
     Set(NamespacedName, Row),
+    /// What the peer says is not taken.
+    Unknown(RecordKind, NamespacedName),
     /// The peer no longer says anything, provably.
     Remove(RecordKind, NamespacedName, Evidence),
 }
@@ -52,14 +54,16 @@ pub(super) fn read(origin: &Origin<'_>, change: &RawChange<'_>) -> Result<Change
     })?;
     match change {
         RawChange::Set { key, entry } => Ok(decode(origin, kind, key, entry)?),
-        RawChange::Remove { key, evidence } => {
-            let name = name(key).map_err(|error| Refusal {
-                reason: "InvalidName",
-                text: error.to_string(),
-            })?;
-            Ok(Change::Remove(kind, name, *evidence))
-        }
+        RawChange::Withhold { key, .. } => Ok(Change::Unknown(kind, named(key)?)),
+        RawChange::Remove { key, evidence } => Ok(Change::Remove(kind, named(key)?, *evidence)),
     }
+}
+
+fn named(key: &str) -> Result<NamespacedName, Refusal> {
+    name(key).map_err(|error| Refusal {
+        reason: "InvalidName",
+        text: error.to_string(),
+    })
 }
 
 fn decode(

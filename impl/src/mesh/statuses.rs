@@ -111,7 +111,8 @@ impl Statuses {
     /// Whether it means anything that this cluster has no record: it is no configured peer, was synced once, or expired.
     ///
     /// False for every cluster until the configuration was read. Objects made from records of a cluster for which this is false
-    /// must not be removed for want of records.
+    /// must not be removed for want of records. Where it is true, records of single services may still be unknown:
+    /// [`RemoteState::may_remove`](super::peers::RemoteState::may_remove).
     pub fn may_remove(&self, cluster: &ClusterName) -> bool {
         self.read(|peers| {
             let telling = |peer: &Known| peer.status.is_telling();
@@ -125,6 +126,12 @@ impl Statuses {
             let mut known = peers.by_name.values();
             peers.loaded && known.all(|peer| peer.status.is_telling())
         })
+    }
+
+    /// The silence of peers has another meaning, for another reason than their state: tells those who wait for
+    /// [`Self::changes`].
+    pub(crate) fn silence_changed(&self) {
+        self.tell(true);
     }
 
     /// Changes whenever a peer comes, goes, or changes its state; records, errors and revisions do not count: readers look at

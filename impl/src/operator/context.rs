@@ -31,6 +31,7 @@ use tracing::warn;
 
 use crate::{
     cluster::{cache::Cache, facts},
+    mesh::peers::RecordKind,
     operator::{apply::Writer, remote::Remote},
 };
 
@@ -216,8 +217,14 @@ impl Context {
         ))
     }
 
-    /// The clusters that back an import according to its status, but whose export is not known since they are still loading.
-    pub fn held(&self, import: Option<&ServiceImport>, view: &View) -> BTreeSet<ClusterName> {
+    /// The clusters that back the import of a name according to its status, but whose export is not known: they are still loading,
+    /// or the record of it was not taken.
+    pub fn held(
+        &self,
+        name: &NamespacedName,
+        import: Option<&ServiceImport>,
+        view: &View,
+    ) -> BTreeSet<ClusterName> {
         let status = import.and_then(|import| import.status.as_ref());
         let clusters = status.and_then(|status| status.clusters.as_ref());
         let names = clusters
@@ -225,14 +232,14 @@ impl Context {
             .flatten()
             .map(|row| row.cluster.as_str());
         names
-            .filter_map(|name| ClusterName::try_from(name).ok())
-            .filter(|name| *name != self.cluster)
-            .filter(|name| {
+            .filter_map(|cluster| ClusterName::try_from(cluster).ok())
+            .filter(|cluster| *cluster != self.cluster)
+            .filter(|cluster| {
                 view.merged
                     .as_ref()
-                    .is_none_or(|merged| !merged.clusters.contains(name))
+                    .is_none_or(|merged| !merged.clusters.contains(cluster))
             })
-            .filter(|name| !self.remote.may_remove(name))
+            .filter(|cluster| !self.remote.may_remove(cluster, RecordKind::Exports, name))
             .collect()
     }
 }

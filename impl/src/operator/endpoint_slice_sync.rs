@@ -1,7 +1,7 @@
 //! The sync: EndpointSlices of the endpoints that peers have for a global or derived Service of this cluster.
 //!
 //! They carry the manager label that tells every exporter, Cilium's too, that they were imported. Endpoints of a peer leave
-//! only when the peer says so: while it is loading, its slices stay as they are.
+//! only when the peer says so: while it is loading, or its record is one that was not taken, its slices stay as they are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +22,14 @@ use tombolo_core::{
     service::{ClusterService, IpFamily, L4Port},
 };
 
-use crate::operator::{
-    apply::{self, Announcement, Controller},
-    context::{Context, controlled_by},
-    endpoint_slice_mirror::families_of,
-    slices::{self, Managed},
+use crate::{
+    mesh::peers::RecordKind,
+    operator::{
+        apply::{self, Announcement, Controller},
+        context::{Context, controlled_by},
+        endpoint_slice_mirror::families_of,
+        slices::{self, Managed},
+    },
 };
 
 const CONTROLLER: Controller = Controller::EndpointSliceSync;
@@ -47,7 +50,7 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
                 .await;
         } else {
             let remote = remote(name, ctx);
-            actual.retain(|slice| !is_held(slice, &remote, ctx));
+            actual.retain(|slice| !is_held(slice, name, &remote, ctx));
             desired = build(&service, &remote, &actual);
         }
     }
@@ -80,12 +83,19 @@ fn remote(name: &NamespacedName, ctx: &Context) -> Vec<ClusterService> {
     remote
 }
 
-/// Whether a slice is of a peer that is loading and of which nothing is known yet.
-fn is_held(slice: &EndpointSlice, remote: &[ClusterService], ctx: &Context) -> bool {
+/// Whether a slice is of a peer of whose service nothing is known: it is loading, or the record was not taken.
+fn is_held(
+    slice: &EndpointSlice,
+    name: &NamespacedName,
+    remote: &[ClusterService],
+    ctx: &Context,
+) -> bool {
     let known = |cluster| remote.iter().any(|service| service.cluster == cluster);
+    let may_remove =
+        |source: &ClusterName| ctx.remote.may_remove(source, RecordKind::Services, name);
     sources(slice)
         .into_iter()
-        .any(|source| !ctx.remote.may_remove(&source) && source != ctx.cluster && !known(source))
+        .any(|source| source != ctx.cluster && !may_remove(&source) && !known(source))
 }
 
 /// The clusters that a slice of ours may be of: what its label says, which somebody may have changed, and the nodes of its

@@ -10,7 +10,7 @@ use tombolo_core::{
     service::{ClusterService, ExportSpec},
 };
 
-use crate::mesh::peers::RemoteState;
+use crate::mesh::peers::{RecordKind, RemoteState};
 
 /// What peers say, as of now. Reading is cheap and never waits.
 pub trait Remote: Send + Sync + 'static {
@@ -23,13 +23,14 @@ pub trait Remote: Send + Sync + 'static {
     /// Every name that a peer exports or has a global service of.
     fn names(&self) -> BTreeSet<NamespacedName>;
 
-    /// Whether the silence of a cluster means something: it was read completely once, or is no peer.
-    fn may_remove(&self, cluster: &ClusterName) -> bool;
+    /// Whether the silence of a cluster about a name means something: it was read completely once, or is no peer, and what it
+    /// says of the name was taken.
+    fn may_remove(&self, cluster: &ClusterName, kind: RecordKind, name: &NamespacedName) -> bool;
 
-    /// Whether the silence of every peer means something.
-    fn all_synced(&self) -> bool;
+    /// Whether the silence of every peer about a name means something.
+    fn all_telling(&self, kind: RecordKind, name: &NamespacedName) -> bool;
 
-    /// Changes whenever the answers of the two above may have.
+    /// Changes whenever the answers of the two above may have, for many names; a change for one name is told as one of its rows.
     fn changes(&self) -> watch::Receiver<u64>;
 }
 
@@ -46,12 +47,12 @@ impl Remote for RemoteState {
         self.names()
     }
 
-    fn may_remove(&self, cluster: &ClusterName) -> bool {
-        self.may_remove(cluster)
+    fn may_remove(&self, cluster: &ClusterName, kind: RecordKind, name: &NamespacedName) -> bool {
+        self.may_remove(cluster, kind, name)
     }
 
-    fn all_synced(&self) -> bool {
-        self.all_synced()
+    fn all_telling(&self, kind: RecordKind, name: &NamespacedName) -> bool {
+        self.all_telling(kind, name)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -31,7 +31,9 @@ pub async fn reconcile(name: &NamespacedName, ctx: &Context) -> Result<(), apply
     let (Some(export), Some(view)) = (ctx.export(name), ctx.view(name)) else {
         return Ok(());
     };
-    let some_held = !ctx.held(ctx.import(name).as_deref(), &view).is_empty();
+    let some_held = !ctx
+        .held(name, ctx.import(name).as_deref(), &view)
+        .is_empty();
     let desired = build(&view, &export, some_held, Timestamp::now());
     write(&export, &desired, ctx).await
 }

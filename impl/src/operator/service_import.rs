@@ -2,7 +2,7 @@
 //!
 //! Owns labels, annotations and the spec of an import except `spec.ips` and the annotation that names the derived Service,
 //! which belong to [`derived_service`](crate::operator::derived_service). It must never drop what a peer contributes as long
-//! as that peer was not read completely.
+//! as that peer was not read completely, or its record was not taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,12 @@ use tombolo_core::{
 };
 use tracing::info;
 
-use crate::operator::{
-    apply::{self, Controller},
-    context::{Context, View, owned},
+use crate::{
+    mesh::peers::RecordKind,
+    operator::{
+        apply::{self, Controller},
+        context::{Context, View, owned},
+    },
 };
 
 mod status;
@@ -41,9 +44,9 @@ pub struct Observed<'a> {
     pub view: &'a View,
     /// The import as it is.
     pub actual: Option<&'a ServiceImport>,
-    /// Clusters that back the import according to its status and are still loading.
+    /// Clusters that back the import according to its status, and are still loading or say something that was not taken.
     pub held: BTreeSet<ClusterName>,
-    /// Whether some peer is loading.
+    /// Whether that is so of any peer.
     pub any_loading: bool,
     /// The families that this cluster can serve.
     pub enabled: &'a BTreeSet<IpFamily>,
@@ -115,8 +118,8 @@ fn observe<'a>(
         name,
         view,
         actual,
-        held: ctx.held(actual, view),
-        any_loading: !ctx.remote.all_synced(),
+        held: ctx.held(name, actual, view),
+        any_loading: !ctx.remote.all_telling(RecordKind::Exports, name),
         enabled: &ctx.families,
     }
 }

@@ -33,6 +33,7 @@ struct State {
     exports: BTreeMap<(NamespacedName, ClusterName), ExportSpec>,
     services: BTreeMap<(NamespacedName, ClusterName), ClusterService>,
     loading: BTreeSet<ClusterName>,
+    refused: BTreeSet<(ClusterName, RecordKind, NamespacedName)>,
 }
 
 impl FakePeers {
@@ -84,6 +85,20 @@ impl FakePeers {
         self.changed.send_modify(|version| *version += 1);
     }
 
+    /// A record of a peer that is synced is not taken.
+    pub(crate) fn refuse(&self, cluster: &str, kind: RecordKind, name: &NamespacedName) {
+        let cluster = ClusterName::try_from(cluster).unwrap();
+        self.state().refused.insert((cluster, kind, name.clone()));
+    }
+
+    /// The peer has deleted that record.
+    pub(crate) fn delete_refused(&self, cluster: &str, kind: RecordKind, name: &NamespacedName) {
+        let cluster = ClusterName::try_from(cluster).unwrap();
+        let refused = &mut self.state().refused;
+        assert!(refused.remove(&(cluster, kind, name.clone())));
+        self.report(kind, name.clone());
+    }
+
     fn report(&self, kind: RecordKind, name: NamespacedName) {
         self.queues.remote(&Dirty {
             kind,
@@ -116,12 +131,15 @@ impl Remote for FakePeers {
         names.map(|(name, _)| name.clone()).collect()
     }
 
-    fn may_remove(&self, cluster: &ClusterName) -> bool {
-        !self.state().loading.contains(cluster)
+    fn may_remove(&self, cluster: &ClusterName, kind: RecordKind, name: &NamespacedName) -> bool {
+        let (state, refused) = (self.state(), (cluster.clone(), kind, name.clone()));
+        !state.loading.contains(cluster) && !state.refused.contains(&refused)
     }
 
-    fn all_synced(&self) -> bool {
-        self.state().loading.is_empty()
+    fn all_telling(&self, kind: RecordKind, name: &NamespacedName) -> bool {
+        let state = self.state();
+        let about = |(_, of, refused): &(_, RecordKind, _)| *of == kind && refused == name;
+        state.loading.is_empty() && !state.refused.iter().any(about)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -12,7 +12,10 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tombolo::operator::{crds, leadership::Tenure};
+use tombolo::{
+    mesh::peers::RecordKind,
+    operator::{crds, leadership::Tenure},
+};
 use tombolo_api::{
     keys,
     v1beta1::{ServiceExport, ServiceImport},
@@ -106,6 +109,53 @@ async fn what_a_loading_peer_backs_stays_until_it_is_synced() -> Result<()> {
         .await?;
     assert_eq!(after.spec.ips, shared_before.spec.ips);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_record_that_is_refused_was_about_stays_and_the_rest_goes() -> Result<()> {
+    let _alone = SECOND_CLUSTER.lock().await;
+    let cluster = Testbed::shared().await?.cluster(1);
+    let world = World::new(cluster).await?;
+    let (bad, gone) = (world.name("bad"), world.name("gone"));
+    let derived = bad.derived().name.to_string();
+    let first = Operator::start(cluster, |peers| {
+        for (name, address) in [(&bad, "10.1.0.1"), (&gone, "10.1.0.2")] {
+            peers.export(export_from("east", name));
+            peers.serve(service_from("east", &name.derived(), &[address]));
+        }
+    })?;
+    let before = world.expect_ready("bad").await?;
+    world.expect_ready("gone").await?;
+    let slices = world
+        .expect_addresses(&derived, MESH, &["10.1.0.1"])
+        .await?;
+    first.stop();
+
+    // East was read completely. What it says of one name now nobody can understand, and of the other it says nothing.
+    let second = Operator::start(cluster, |peers| {
+        peers.refuse("east", RecordKind::Exports, &bad);
+        peers.refuse("east", RecordKind::Services, &bad.derived());
+    })?;
+    world.expect_gone::<ServiceImport>("gone").await?;
+    world
+        .expect_gone::<Service>(gone.derived().name.as_str())
+        .await?;
+    second.settled().await?;
+
+    let after: ServiceImport = world.api().get("bad").await?;
+    assert_eq!(after.resource_version(), before.resource_version());
+    assert_eq!(world.slices(&derived).await?, slices);
+
+    second
+        .peers
+        .delete_refused("east", RecordKind::Services, &bad.derived());
+    world.expect_addresses(&derived, MESH, &[]).await?;
+    world.expect_ready("bad").await?;
+    second
+        .peers
+        .delete_refused("east", RecordKind::Exports, &bad);
+    world.expect_gone::<ServiceImport>("bad").await?;
+    world.expect_gone::<Service>(&derived).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,6 +69,8 @@ struct KindCopy {
     complete: bool,
     /// Whether the canary that stands was written for other content: it has to go first.
     withdrawn: bool,
+    /// Whether the peer says something that is not copied, as far as is known: no canary vouches for that before another list.
+    lacks: bool,
 }
 
 impl Copies {
@@ -199,7 +201,30 @@ impl Copies {
         self.kind(peer, kind).records.remove(key);
     }
 
-    /// The peer says these and no others; returns the keys of the others.
+    /// The peer says something that is not copied: who reads the copy must not take it for deleted.
+    pub(super) fn lack(&mut self, peer: &ClusterName, kind: Resource) {
+        let copy = self.kind(peer, kind);
+        copy.complete = false;
+        copy.withdrawn = true;
+        copy.lacks = true;
+    }
+
+    /// Whether that is so.
+    pub(super) fn lacks(&self, peer: &ClusterName, kind: Resource) -> bool {
+        let copy = self.peers.get(peer);
+        copy.and_then(|copy| copy.kinds.get(&kind))
+            .is_some_and(|kind| kind.lacks)
+    }
+
+    /// Whether there is a record under a key.
+    pub(super) fn holds(&self, peer: &ClusterName, kind: Resource, key: &str) -> bool {
+        let copy = self.peers.get(peer);
+        copy.and_then(|copy| copy.kinds.get(&kind))
+            .is_some_and(|kind| kind.records.contains_key(key))
+    }
+
+    /// The peer says these and no others; returns the keys of the others. It is everything unless [`Self::lack`] says otherwise
+    /// after it.
     pub(super) fn complete(
         &mut self,
         peer: &ClusterName,
@@ -209,13 +234,16 @@ impl Copies {
     ) -> Vec<String> {
         let copy = self.kind(peer, kind);
         copy.complete = true;
+        copy.lacks = false;
         let gone = copy.records.extract_if(.., |key, _| !present.contains(key));
         gone.map(|(key, _)| key).collect()
     }
 
     /// The peer does not publish this kind: what there is of it is complete.
     pub(super) fn not_published(&mut self, peer: &ClusterName, kind: Resource) {
-        self.kind(peer, kind).complete = true;
+        let copy = self.kind(peer, kind);
+        copy.complete = true;
+        copy.lacks = false;
     }
 
     /// Nothing of these kinds is held any more. Of another cluster under the same name no canary vouches until it was read.
@@ -301,6 +329,7 @@ impl PeerCopy {
         for kind in kinds {
             let kind = self.kind(*kind);
             kind.records.clear();
+            kind.lacks = false;
             match evidence {
                 Evidence::PeerRemoved | Evidence::PeerIdChanged => {
                     kind.complete = false;

@@ -20,14 +20,17 @@ use tombolo_core::{
     },
 };
 
-use super::{copies::copy_key, state::State};
+use super::{
+    copies::{Copies, copy_key},
+    state::State,
+};
 use crate::{
-    mesh::remote_cluster::{Origin, Outcome, RawChange, Records, Refusal},
+    mesh::remote_cluster::{Origin, Outcome, RawChange, Records, Refusal, Untaken},
     queue::Queue,
 };
 
-/// Largest value that is copied, in bytes: etcd's limit holds for the whole request, so room is left for keys and conditions.
-const VALUE_MAX_BYTES: usize = wire::MAX_VALUE_BYTES - 4 * 1024;
+/// Most bytes of key and value that are copied: etcd's limit holds for the whole request, so room is left for the lock.
+const COPY_MAX_BYTES: usize = wire::MAX_VALUE_BYTES - 4 * 1024;
 
 /// What peers say and what has become of it. Clones are the same.
 #[derive(Debug, Clone)]
@@ -184,24 +187,27 @@ impl Records for Reflection {
     }
 
     fn apply(&self, origin: &Origin<'_>, changes: &[RawChange<'_>]) -> Vec<Outcome> {
-        let feed = (origin.peer.clone(), origin.kind);
+        let (peer, kind) = (origin.peer, origin.kind);
+        let feed = (peer.clone(), kind);
         let mut state = self.state();
+        let mut lacks = false;
         let mut apply = |change: &RawChange<'_>| {
-            let key = copy_key(origin.peer, origin.kind, change.key());
+            let key = copy_key(peer, kind, change.key());
             let outcome = match change {
                 RawChange::Set { key: suffix, entry } => {
-                    if let Some(refusal) = refuse(suffix, &entry.value) {
+                    if let Some(refusal) = refuse(suffix, key.len() + entry.value.len()) {
+                        lacks |= is_lacking(&state.copies, origin, suffix);
                         return Outcome::Refused(refusal);
                     }
-                    state
-                        .copies
-                        .set(origin.peer, origin.kind, key.clone(), &entry.value);
+                    state.copies.set(peer, kind, key.clone(), &entry.value);
                     Outcome::Held
                 }
+                RawChange::Withhold { .. } => {
+                    lacks = true;
+                    return Outcome::Withheld;
+                }
                 RawChange::Remove { evidence, .. } => {
-                    state
-                        .copies
-                        .remove(origin.peer, origin.kind, &key, *evidence);
+                    state.copies.remove(peer, kind, &key, *evidence);
                     Outcome::Gone
                 }
             };
@@ -209,8 +215,16 @@ impl Records for Reflection {
             outcome
         };
         let outcomes = changes.iter().map(&mut apply).collect();
+        if lacks {
+            // Before anything is written that was marked here.
+            state.copies.lack(peer, kind);
+        }
         drop(state);
-        self.wake();
+        if lacks {
+            self.touch(peer);
+        } else {
+            self.wake();
+        }
         outcomes
     }
 
@@ -218,6 +232,7 @@ impl Records for Reflection {
         &self,
         origin: &Origin<'_>,
         present: &BTreeSet<String>,
+        untaken: &Untaken,
         complete: Complete,
     ) -> usize {
         let key = |suffix: &String| copy_key(origin.peer, origin.kind, suffix);
@@ -226,6 +241,10 @@ impl Records for Reflection {
         let gone = state
             .copies
             .complete(origin.peer, origin.kind, &present, complete);
+        let lacking = |suffix| is_lacking(&state.copies, origin, suffix);
+        if untaken.over_count() > 0 || untaken.has_unnamed() || untaken.refused().any(lacking) {
+            state.copies.lack(origin.peer, origin.kind);
+        }
         let feed = (origin.peer.clone(), origin.kind);
         for key in &gone {
             state.mark(&feed, key);
@@ -233,6 +252,10 @@ impl Records for Reflection {
         drop(state);
         self.touch(origin.peer);
         gone.len()
+    }
+
+    fn awaits_list(&self, origin: &Origin<'_>) -> bool {
+        self.state().copies.lacks(origin.peer, origin.kind)
     }
 
     fn not_published(&self, peer: &ClusterName, kind: Resource) {
@@ -268,28 +291,24 @@ fn copied(config: &ClusterConfig) -> ClusterConfig {
     config
 }
 
-/// Why a record cannot be copied. What it says is nobody's business here.
-fn refuse(suffix: &str, value: &[u8]) -> Option<Refusal> {
-    let refusal = |reason, text: &str| {
-        Some(Refusal {
-            reason,
-            text: text.to_owned(),
-        })
+/// Whether a record that was refused leaves a hole: there is no older copy of it to go on with, and its key names something.
+fn is_lacking(copies: &Copies, origin: &Origin<'_>, suffix: &str) -> bool {
+    let key = copy_key(origin.peer, origin.kind, suffix);
+    !suffix.is_empty() && !copies.holds(origin.peer, origin.kind, &key)
+}
+
+/// Why a record cannot be copied, given the bytes of its copy. What it says is nobody's business here.
+fn refuse(suffix: &str, size: usize) -> Option<Refusal> {
+    let (reason, text) = if suffix.is_empty() {
+        let text = "the key names no record; the peer has to delete it";
+        ("KeyEmpty", text.to_owned())
+    } else if size > COPY_MAX_BYTES {
+        let text = format!(
+            "{size} bytes with its key, at most {COPY_MAX_BYTES} can be copied; the peer has to publish less under this key"
+        );
+        ("RecordTooLarge", text)
+    } else {
+        return None;
     };
-    if suffix.is_empty() {
-        return refusal(
-            "KeyEmpty",
-            "the key names no record; the peer has to delete it",
-        );
-    }
-    if value.len() > VALUE_MAX_BYTES {
-        let size = value.len();
-        return refusal(
-            "RecordTooLarge",
-            &format!(
-                "{size} bytes, at most {VALUE_MAX_BYTES} can be copied; the peer has to publish less under this key"
-            ),
-        );
-    }
-    None
+    Some(Refusal { reason, text })
 }

@@ -1,6 +1,8 @@
 //! What is known: what should be in the store, what is, and what is still to be done. Synchronous; behind one lock, which is never
 //! held over an await.
 
+use std::collections::BTreeSet;
+
 use tombolo_core::{
     names::ClusterName,
     wire::key::{self, Resource},
@@ -36,6 +38,8 @@ pub(super) struct State {
     pub(super) seeded: bool,
     /// The lease of the canaries.
     pub(super) fence: Fence,
+    /// Canaries that are being written, or may have been: they count as standing until the ledger knows better.
+    underway: BTreeSet<Feed>,
 }
 
 /// What is to be done about a peer beside its records.
@@ -129,7 +133,7 @@ impl State {
     pub(super) fn mark_kind(&mut self, peer: &ClusterName, kind: Resource) {
         let prefix = key::records_prefix(peer, kind, true);
         let stored = self.ledger.keys_under(&prefix).map(str::to_owned);
-        let mut keys: std::collections::BTreeSet<_> = stored.collect();
+        let mut keys: BTreeSet<_> = stored.collect();
         if let Some(copy) = self.copies.get(peer) {
             keys.extend(copy.keys(kind).map(str::to_owned));
         }
@@ -157,8 +161,7 @@ impl State {
     pub(super) fn next_step(&mut self, peer: &ClusterName) -> Option<Step> {
         if self.listed {
             for kind in Resource::ALL {
-                let canary = key::canary_key(peer, kind, true);
-                if self.ledger.value(&canary).is_none() {
+                if !self.may_stand(peer, kind) {
                     self.copies.canary_is_gone(peer, kind);
                 }
             }
@@ -188,9 +191,14 @@ impl State {
                 && self.backlog.is_idle(&(peer.clone(), *kind))
         };
         let canary = Resource::ALL.into_iter().find(due);
-        canary
-            .filter(|_| self.has_config(peer, copy))
-            .map(Step::PutCanary)
+        let canary = canary.filter(|_| self.has_config(peer, copy))?;
+        self.underway.insert((peer.clone(), canary));
+        Some(Step::PutCanary(canary))
+    }
+
+    /// What is to be known of a canary is in the ledger.
+    pub(super) fn settle_canary(&mut self, peer: &ClusterName, kind: Resource) {
+        self.underway.remove(&(peer.clone(), kind));
     }
 
     /// Whether everything that a peer publishes was read since this process began and is in the store, canaries included.
@@ -230,8 +238,13 @@ impl State {
 
     /// Whether a canary stands that vouches for what is not held.
     fn vouched_wrongly(&self, peer: &ClusterName, copy: &PeerCopy, kind: Resource) -> bool {
+        !copy.vouches(kind) && self.may_stand(peer, kind)
+    }
+
+    /// Whether a canary stands, or may.
+    fn may_stand(&self, peer: &ClusterName, kind: Resource) -> bool {
         let canary = key::canary_key(peer, kind, true);
-        !copy.vouches(kind) && self.ledger.value(&canary).is_some()
+        self.ledger.value(&canary).is_some() || self.underway.contains(&(peer.clone(), kind))
     }
 
     /// Whether the cluster-config is stored as it should be.
@@ -249,5 +262,42 @@ impl State {
             let prefix = key::records_prefix(peer, kind, true);
             self.ledger.keys_under(&prefix).next().is_none()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canary_that_is_being_written_counts_as_standing() {
+        let (peer, kind): (ClusterName, _) = ("rome".try_into().unwrap(), Resource::Services);
+        let key = key::records_prefix(&peer, kind, true) + "shop/web";
+        let mut state = State {
+            listed: true,
+            ..State::default()
+        };
+        let id = 2.try_into().unwrap();
+        state.copies.accept(&peer, id, b"config".to_vec());
+        let config = key::cluster_config_key(&peer);
+        state
+            .ledger
+            .written(&config, b"config".as_slice().into(), 1);
+        state.ledger.written(&key, b"old".as_slice().into(), 2);
+        state.copies.set(&peer, kind, key.clone(), b"old");
+        state.copies.not_published(&peer, kind);
+        assert_eq!(state.next_step(&peer), Some(Step::PutCanary(kind)));
+
+        let feed = (peer.clone(), kind);
+        let evidence = tombolo_core::evidence::Evidence::KeyDeleted { revision: 3 };
+        state.copies.remove(&peer, kind, &key, evidence);
+        assert_eq!(state.decide(&feed, &key), Action::Delete);
+        state.copies.lack(&peer, kind);
+
+        assert_eq!(state.decide(&feed, &key), Action::Nothing);
+        assert_eq!(state.next_step(&peer), Some(Step::DropCanary(kind)));
+        state.settle_canary(&peer, kind);
+        assert_eq!(state.decide(&feed, &key), Action::Delete);
+        assert_eq!(state.next_step(&peer), None);
     }
 }

@@ -5,6 +5,7 @@ mod draining;
 mod lives;
 mod recorded;
 mod seen;
+mod untaken;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,8 +36,8 @@ use crate::{
     mesh::{
         peer::LocalCluster,
         remote_cluster::{
-            self, Memory, RemoteCluster,
-            testkit::{Writer, capable},
+            self, Budget, Memory, RemoteCluster,
+            testkit::{Writer, capable, service},
         },
         reservations::Reservations,
         statuses::Statuses,
@@ -53,6 +54,7 @@ struct Here<S> {
     lock_ttl: Duration,
     grace: Option<Duration>,
     patience: Patience,
+    budget: Budget,
     running: Option<Running>,
 }
 
@@ -79,6 +81,7 @@ impl<S: KvStore> Here<S> {
             lock_ttl: election::LOCK_TTL,
             grace: Some(Duration::from_mins(3)),
             patience: Patience::default(),
+            budget: Budget::default(),
             running: None,
         }
     }
@@ -94,7 +97,10 @@ impl<S: KvStore> Here<S> {
         let options = Options {
             config_dir: "unused".into(),
             local: local.clone(),
-            peers: remote_cluster::Options::default(),
+            peers: remote_cluster::Options {
+                budget: self.budget,
+                ..remote_cluster::Options::default()
+            },
             lease_ttl: self.lease_ttl,
             drain_grace: self.grace,
             patience: self.patience,

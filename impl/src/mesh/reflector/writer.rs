@@ -204,7 +204,10 @@ impl<S: KvStore> Writer<S> {
                 Step::DropCanary(kind) => {
                     let key = key::canary_key(peer, kind, true);
                     self.drop_key(peer, &key, "canary").await?;
-                    self.reflection.state().mark_kind(peer, kind);
+                    let mut state = self.reflection.state();
+                    state.settle_canary(peer, kind);
+                    state.mark_kind(peer, kind);
+                    drop(state);
                     self.reflection.wake();
                 }
                 Step::PutConfig(config) => {
@@ -252,10 +255,12 @@ impl<S: KvStore> Writer<S> {
 
     /// Writes a canary; false when the store is not the one that was listed.
     async fn put_canary(&self, peer: &ClusterName, kind: Resource) -> Result<bool, Error> {
-        let Some(fence) = self.reflection.state().fence.lease() else {
+        let key = key::canary_key(peer, kind, true);
+        let fence = self.reflection.state().fence.lease();
+        let Some(fence) = fence else {
+            self.reflection.state().settle_canary(peer, kind);
             return Ok(false);
         };
-        let key = key::canary_key(peer, kind, true);
         let value = tombolo_core::wire::canary::value(Timestamp::now());
         match self.store.put(&key, value.clone(), Some(fence)).await {
             Ok(revision) => {
@@ -266,10 +271,12 @@ impl<S: KvStore> Writer<S> {
                 let stands = state.fence.lease() == Some(fence);
                 if stands {
                     state.ledger.written(&key, value.into(), revision);
+                    state.settle_canary(peer, kind);
                 }
                 Ok(stands)
             }
             Err(Error::LeaseNotFound { .. }) => {
+                self.reflection.state().settle_canary(peer, kind);
                 self.reflection.lose_store();
                 Ok(false)
             }

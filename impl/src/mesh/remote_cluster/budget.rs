@@ -11,7 +11,7 @@ use tombolo_core::peer_status::Limit;
 pub struct Budget {
     /// Most records of all kinds together.
     pub records: usize,
-    /// Most bytes of their values together.
+    /// Most bytes of their keys and values together.
     pub bytes: usize,
     /// Most events per second, on average; ten times as many may come at once.
     pub events_per_second: u32,

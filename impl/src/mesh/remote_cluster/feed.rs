@@ -10,9 +10,10 @@ use tombolo_core::{
 };
 
 use super::{
-    Error, RawChange, Records, RemoteCluster,
+    Error, Origin, RawChange, Records, RemoteCluster,
     config::{Accepted, Place},
     memory::Mark,
+    untaken::KEY_BYTES_MAX,
 };
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch};
 
@@ -89,9 +90,12 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         }
         feed.watch = None;
         memory.list_at = None;
+        // What a list that was not finished did not tell is unknown: another connection has to begin with a list.
+        memory.position = None;
         memory.holdings.begin_list();
         let listed = self.read_all(&feed.place).await?;
         let proof = self.prove(&feed.place, accepted, &listed).await?;
+        self.end_list(kind);
         let (from, now) = (listed.revision + 1, Instant::now());
         let memory = self.memory.feed_mut(kind);
         memory.lists.took(now);
@@ -112,12 +116,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
 
     /// What a list lacks is gone.
     fn complete(&mut self, place: &Place, listed: &Listed, complete: Complete, mark: Mark) {
-        let (kind, present) = (place.kind, &listed.present);
-        let origin = self.origin(kind);
-        let removed = self.records.retain_listed(&origin, present, complete);
-        let evidence = Evidence::AbsentFrom(complete);
-        self.statuses
-            .count_removed(&self.peer, kind, evidence, removed);
+        let (kind, present, id) = (place.kind, &listed.present, self.known_id());
         let memory = self.memory.feed_mut(kind);
         memory.synced = Some(mark);
         memory.last_mark = Some(mark);
@@ -125,7 +124,15 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         memory.unsettled = None;
         memory.held_deletions = 0;
         memory.holdings.retain(present);
-        let (peer, kind) = (&self.peer, kind.name());
+        let untaken = memory.holdings.untaken();
+        let peer = &self.peer;
+        let origin = Origin { peer, id, kind };
+        let removed = self
+            .records
+            .retain_listed(&origin, present, untaken, complete);
+        let evidence = Evidence::AbsentFrom(complete);
+        self.statuses.count_removed(peer, kind, evidence, removed);
+        let kind = kind.name();
         tracing::debug!(%peer, kind, revision = listed.revision, listed = present.len(), removed, "a list is complete");
     }
 
@@ -145,7 +152,8 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             let changes = place.changes(&page.entries);
             self.apply(place.kind, changes);
             for entry in &page.entries {
-                let Some(key) = place.suffix(&entry.key) else {
+                let key = place.suffix(&entry.key);
+                let Some(key) = key.filter(|key| key.len() <= KEY_BYTES_MAX) else {
                     continue;
                 };
                 bytes += key.len();

@@ -1,27 +1,17 @@
-//! What is held of one kind of one peer: which keys, under which lease, how large; and what was refused.
+//! What is held of one kind of one peer: which keys, under which lease, how large; and what was not taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::untaken::{News, Unnamed, Untaken};
 use crate::kvstore::{Entry, LeaseId};
-
-/// Most refused records that are remembered, so that each is logged and counted once.
-const REFUSED_MAX: usize = 1000;
-
-/// Most records that are remembered by name as not taken because the peer exceeds its limits.
-const OVER_MAX: usize = 1000;
 
 /// The records that are held, by their keys after the prefix.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     records: BTreeMap<String, Held>,
     bytes: usize,
-    /// Which writing of which record was refused last, and why.
-    refused: BTreeMap<String, (&'static str, i64)>,
-    /// Records that were not taken because the peer exceeds its limits; the first of them.
-    over: BTreeSet<String>,
-    /// How many more there were.
-    over_unnamed: usize,
-    /// Whether there may be room for them now.
+    untaken: Untaken,
+    /// Whether there may be room now for what was over the limits.
     shrunk: bool,
 }
 
@@ -31,24 +21,13 @@ struct Held {
     bytes: usize,
 }
 
-/// How new a refusal is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
-    /// The record was not refused before, or for another reason.
-    Reason,
-    /// It was written anew, and is refused for the same reason.
-    Writing,
-    /// It was seen before, just so.
-    Nothing,
-}
-
 impl Holdings {
     /// How many records are held.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Size of their values in the peer's store.
+    /// Size of their keys and values in the peer's store.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -60,11 +39,10 @@ impl Holdings {
 
     /// A record is held as the peer wrote it.
     pub(super) fn hold(&mut self, key: &str, entry: &Entry) {
-        self.refused.remove(key);
-        self.over.remove(key);
+        self.untaken.taken(key);
         let held = Held {
             lease: entry.lease,
-            bytes: entry.value.len(),
+            bytes: entry.size(),
         };
         self.bytes += held.bytes;
         if let Some(before) = self.records.insert(key.to_owned(), held) {
@@ -75,60 +53,58 @@ impl Holdings {
 
     /// Nothing is held under the key any more.
     pub(super) fn release(&mut self, key: &str) {
-        self.refused.remove(key);
-        self.shrunk |= !self.over.remove(key);
+        self.shrunk |= !self.untaken.gone(key);
         if let Some(before) = self.records.remove(key) {
             self.bytes -= before.bytes;
         }
     }
 
+    /// What was not taken.
+    pub(super) fn untaken(&self) -> &Untaken {
+        &self.untaken
+    }
+
     /// A record was refused: what was held under its key stays, and goes with the lease of the new writing.
     pub(super) fn refuse(&mut self, key: &str, entry: &Entry, reason: &'static str) -> News {
-        if let Some(held) = self.records.get_mut(key) {
-            held.lease = entry.lease;
-        }
-        let revision = entry.mod_revision;
-        let before = self.refused.get(key).copied();
-        if before.is_some() || self.refused.len() < REFUSED_MAX {
-            self.refused.insert(key.to_owned(), (reason, revision));
-        }
-        match before {
-            Some((known, at)) if known == reason && at == revision => News::Nothing,
-            Some((known, _)) if known == reason => News::Writing,
-            Some(_) | None => News::Reason,
-        }
+        self.hang_on(key, entry);
+        self.untaken.refuse(key, entry, reason)
+    }
+
+    /// A record was refused since its key is too long; nothing is ever held under such a key.
+    pub(super) fn refuse_long_key(&mut self, key: &str) -> Unnamed {
+        self.untaken.refuse_long_key(key)
     }
 
     /// A record was not taken because the peer exceeds its limits: what was held under its key stays.
     pub(super) fn refuse_over(&mut self, key: &str, entry: &Entry) {
-        if let Some(held) = self.records.get_mut(key) {
-            held.lease = entry.lease;
-        }
-        if self.over.len() < OVER_MAX || self.over.contains(key) {
-            self.over.insert(key.to_owned());
-        } else {
-            self.over_unnamed += 1;
-        }
+        self.hang_on(key, entry);
+        self.untaken.exceed(key);
     }
 
     /// How many records are not taken because the peer exceeds its limits.
     pub(super) fn over(&self) -> usize {
-        self.over.len() + self.over_unnamed
+        self.untaken.over_count()
     }
 
-    /// Whether there are such records and may be room for them.
+    /// Whether a list can tell more: of records over the limits there may be room for some, or of those that are not
+    /// remembered.
     pub(super) fn asks_for_list(&self) -> bool {
-        self.shrunk && self.over() > 0
+        let untaken = &self.untaken;
+        self.shrunk && self.over() > 0 || untaken.is_resolved() && untaken.has_unnamed()
     }
 
-    /// A list begins: it tells anew what does not fit.
+    /// A list begins: it tells anew what is not taken.
     pub(super) fn begin_list(&mut self) {
-        self.over.clear();
-        self.over_unnamed = 0;
+        self.untaken.begin_list();
         self.shrunk = false;
     }
 
-    /// Size of the value of a record that is held.
+    /// A list is finished.
+    pub(super) fn end_list(&mut self) {
+        self.untaken.end_list();
+    }
+
+    /// Size of key and value of a record that is held.
     pub(super) fn size(&self, key: &str) -> Option<usize> {
         self.records.get(key).map(|held| held.bytes)
     }
@@ -162,6 +138,12 @@ impl Holdings {
         }
     }
 
+    fn hang_on(&mut self, key: &str, entry: &Entry) {
+        if let Some(held) = self.records.get_mut(key) {
+            held.lease = entry.lease;
+        }
+    }
+
     /// Nothing is held any more.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -189,50 +171,14 @@ mod tests {
         holdings.hold("a", &entry(1, 100, None));
         holdings.hold("a", &entry(2, 40, None));
         holdings.hold("b", &entry(3, 7, None));
-        holdings.hold("c", &entry(4, 5, None));
+        let mut with_key = entry(4, 3, None);
+        with_key.key = "/c".to_owned();
+        holdings.hold("c", &with_key);
         holdings.release("b");
         assert_eq!((holdings.len(), holdings.bytes()), (2, 45));
         holdings.retain(&BTreeSet::from(["c".to_owned()]));
 
         assert_eq!((holdings.len(), holdings.bytes()), (1, 5));
-    }
-
-    #[test]
-    fn a_refusal_is_news_once_for_each_reason_and_writing() {
-        let mut holdings = Holdings::default();
-
-        assert_eq!(
-            holdings.refuse("a", &entry(1, 1, None), "One"),
-            News::Reason
-        );
-        assert_eq!(
-            holdings.refuse("a", &entry(1, 1, None), "One"),
-            News::Nothing
-        );
-        assert_eq!(
-            holdings.refuse("a", &entry(2, 1, None), "One"),
-            News::Writing
-        );
-        assert_eq!(
-            holdings.refuse("a", &entry(3, 1, None), "Two"),
-            News::Reason
-        );
-        holdings.hold("a", &entry(4, 1, None));
-        assert_eq!(
-            holdings.refuse("a", &entry(5, 1, None), "Two"),
-            News::Reason
-        );
-    }
-
-    #[test]
-    fn what_is_remembered_of_refusals_is_bounded() {
-        let mut holdings = Holdings::default();
-
-        for number in 0..2 * REFUSED_MAX {
-            holdings.refuse(&format!("key-{number}"), &entry(1, 1, None), "One");
-        }
-
-        assert_eq!(holdings.refused.len(), REFUSED_MAX);
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl Memory {
         self.feeds.values().map(|feed| feed.holdings.len()).sum()
     }
 
-    /// Size of their values.
+    /// Size of their keys and values.
     pub(super) fn bytes(&self) -> usize {
         self.feeds.values().map(|feed| feed.holdings.bytes()).sum()
     }
@@ -182,12 +182,6 @@ impl Memory {
     /// Records that are not taken because the peer exceeds its limits.
     pub(super) fn over(&self) -> usize {
         self.feeds.values().map(|feed| feed.holdings.over()).sum()
-    }
-
-    /// Whether there may be room for some of them.
-    pub(super) fn asks_for_list(&self) -> bool {
-        let mut feeds = self.feeds.values();
-        feeds.any(|feed| feed.holdings.asks_for_list())
     }
 
     /// Records that go when the peer expires.

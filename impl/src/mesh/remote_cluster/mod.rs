@@ -42,9 +42,12 @@ mod tests_pace;
 #[cfg(test)]
 mod tests_rows;
 #[cfg(test)]
+mod tests_untaken;
+#[cfg(test)]
 mod tests_withdrawn;
 mod timers;
 mod unheard;
+mod untaken;
 mod verdict;
 
 pub use budget::Budget;
@@ -52,6 +55,7 @@ pub(crate) use error::Error;
 pub(crate) use memory::Memory;
 pub use options::Options;
 pub(crate) use records::{Origin, Outcome, RawChange, Records, Refusal};
+pub(crate) use untaken::Untaken;
 
 /// Wait before the second attempt to connect.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use tombolo_core::{
     evidence::{Complete, Evidence},
     names::{ClusterId, ClusterName},
+    peer_status::Limit,
     wire::{cluster_config::ClusterConfig, key::Resource},
 };
 
+use super::untaken::Untaken;
 use crate::kvstore::Entry;
 
 /// Whose records, and of which kind.
@@ -31,6 +33,15 @@ pub(crate) enum RawChange<'a> {
         /// The entry of the peer's store.
         entry: &'a Entry,
     },
+    /// The peer says something that is not taken since it exceeds a limit. What it said before stays; what it says now is unknown.
+    Withhold {
+        /// The key after the prefix.
+        key: &'a str,
+        /// The entry of the peer's store.
+        entry: &'a Entry,
+        /// The limit.
+        limit: Limit,
+    },
     /// The peer no longer says anything, provably.
     Remove {
         /// The key after the prefix.
@@ -44,7 +55,7 @@ impl RawChange<'_> {
     /// The key after the prefix.
     pub(crate) fn key(&self) -> &str {
         match self {
-            Self::Set { key, .. } | Self::Remove { key, .. } => key,
+            Self::Set { key, .. } | Self::Withhold { key, .. } | Self::Remove { key, .. } => key,
         }
     }
 }
@@ -56,8 +67,10 @@ pub(crate) enum Outcome {
     Held,
     /// Nothing is held under the key (any more).
     Gone,
-    /// The record was not taken; what was held before under its key is still held.
+    /// The record was not taken; what was held before under its key is still held. Its absence means nothing.
     Refused(Refusal),
+    /// It is known that the record is not taken; the same holds.
+    Withheld,
 }
 
 /// Why a record was not taken.
@@ -80,17 +93,23 @@ pub(crate) trait Records: Clone + Send + Sync + 'static {
     /// A peer was accepted with this cluster-config: comes before anything else of a connection, and again when it changes.
     fn accepted(&self, _peer: &ClusterName, _config: &ClusterConfig) {}
 
-    /// Applies changes in order; answers each.
+    /// Applies changes in order; answers each. At no time between is it taken for gone what one of them refuses or withholds.
     fn apply(&self, origin: &Origin<'_>, changes: &[RawChange<'_>]) -> Vec<Outcome>;
 
     /// A list is complete: everything that is held of this kind and not in `present` is gone, and what is held is exactly what the
-    /// peer says (the reader's side of a canary). Returns how many records went.
+    /// peer says (the reader's side of a canary), but for what is `untaken`. Returns how many records went.
     fn retain_listed(
         &self,
         origin: &Origin<'_>,
         present: &BTreeSet<String>,
+        untaken: &Untaken,
         complete: Complete,
     ) -> usize;
+
+    /// Whether what is held of a kind counts as incomplete, because something was not taken, until there is another list.
+    fn awaits_list(&self, _origin: &Origin<'_>) -> bool {
+        false
+    }
 
     /// The peer does not publish this kind, and nothing of it is held: that is all there is to know. Comes once per connection,
     /// and after the drain of a kind that was withdrawn.

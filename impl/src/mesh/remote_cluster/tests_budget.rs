@@ -77,7 +77,7 @@ async fn a_record_that_grows_beyond_the_limit_keeps_what_it_said_before<S: Subje
     let (key, large) = service_export::encode(&large);
     writer.fill(&["cart", "web"]).await;
     let mut follower = Follower::new("rome", subject.store());
-    follower.options.budget.bytes = large.len() + 10;
+    follower.options.budget.bytes = key.len() + large.len() + 10;
     follower.start(Memory::default());
     follower.until_state(PeerState::Ready).await;
 

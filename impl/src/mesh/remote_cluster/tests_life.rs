@@ -32,7 +32,7 @@ async fn a_peer_that_is_not_heard_of_expires_and_is_shown_again_when_it_is_back<
     let (rows, left) = (follower.rows(), follower.status().expires_in_seconds);
     follower.until_state(PeerState::Expired).await;
     let (dirty, expired) = (follower.take_dirty(), follower.rows());
-    let telling = follower.state.may_remove(&follower.peer);
+    let telling = follower.state.statuses().may_remove(&follower.peer);
     subject.resume().await;
     follower.until_rows(&["cart", "gone", "web"]).await;
 
@@ -72,13 +72,13 @@ async fn a_peer_that_was_never_reached_expires_too() {
 
     follower.start(Memory::default());
     sleep(Duration::from_mins(9)).await;
-    let before = follower.state.may_remove(&follower.peer);
+    let before = follower.state.statuses().may_remove(&follower.peer);
     follower.until_state(PeerState::Expired).await;
 
     assert!(!before, "its silence means nothing yet");
     assert_eq!(begin.elapsed().as_secs() / 60, 10);
-    assert!(follower.state.may_remove(&follower.peer));
-    assert!(follower.state.all_synced());
+    assert!(follower.state.statuses().may_remove(&follower.peer));
+    assert!(follower.state.statuses().all_synced());
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,11 +57,11 @@ async fn a_peer_that_is_unreachable_at_first_is_followed_once_it_answers<S: Subj
             .unwrap()
             .starts_with(&writer.store.endpoint())
     );
-    assert!(!follower.state.may_remove(&follower.peer));
+    assert!(!follower.state.statuses().may_remove(&follower.peer));
     follower.until_state(PeerState::Ready).await;
     assert_eq!(follower.rows(), ["cart"]);
     assert_eq!(follower.status().last_error, None);
-    assert!(follower.state.may_remove(&follower.peer));
+    assert!(follower.state.statuses().may_remove(&follower.peer));
 }
 
 async fn rows_come_before_the_canary_and_go_only_after_it<S: Subject>(subject: S) {

@@ -35,10 +35,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     pub(super) fn next_timer(&self, probe: Instant) -> Instant {
         let now = Instant::now();
         let silent = self.memory.heartbeat.silent_from();
-        let relist = self
-            .memory
-            .asks_for_list()
-            .then_some(self.memory.next_relist);
+        let relist = self.asks_for_list().then_some(self.memory.next_relist);
         let times = [
             self.memory.settles(),
             self.memory.put_off(),
@@ -146,18 +143,34 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         Ok(())
     }
 
-    /// Lists the kinds of which something was not taken, now that there may be room for it.
+    /// Whether a list can tell more than is known.
+    fn asks_for_list(&self) -> bool {
+        let mut kinds = self.records.kinds().iter();
+        kinds.any(|kind| self.kind_asks_for_list(*kind))
+    }
+
+    fn kind_asks_for_list(&self, kind: Resource) -> bool {
+        self.memory.feed(kind).is_some_and(|memory| {
+            let resolved = memory.holdings.untaken().is_resolved();
+            memory.holdings.asks_for_list()
+                || resolved && self.records.awaits_list(&self.origin(kind))
+        })
+    }
+
+    /// Lists the kinds of which something was not taken, now that there may be room for it, or it was mended.
     async fn list_after_shrinking(
         &mut self,
         accepted: &Accepted,
         feeds: &mut Feeds,
     ) -> Result<(), Error> {
         let begin = Instant::now();
-        if !self.memory.asks_for_list() || self.memory.next_relist.is_some_and(|at| at > begin) {
+        if !self.asks_for_list() || self.memory.next_relist.is_some_and(|at| at > begin) {
             return Ok(());
         }
         for feed in &mut feeds.0 {
-            if self.memory.feed_mut(feed.place.kind).holdings.over() > 0 {
+            let kind = feed.place.kind;
+            let over = self.memory.feed_mut(kind).holdings.over() > 0;
+            if over || self.kind_asks_for_list(kind) {
                 self.list(feed, accepted).await?;
             }
         }
