@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets assets-node demo test lint conformance mutants bench fuzz latency scale doc ci clean
+.PHONY: help setup assets assets-node demo test lint conformance mutants bench fuzz latency scale image chart doc ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,7 @@ demo: setup assets ## two real control planes, one mesh: export, import, conflic
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin demo
 
 test: setup assets ## everything this machine can run
+	@tools/assets node >/dev/null
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/test
 
 conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
@@ -62,6 +63,19 @@ latency: setup assets ## export to import and endpoint to slice between two clus
 
 scale: setup assets ## one operator and many peers: time until synced, memory, processor; SCALE_FLAGS="--peers 255"
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet --release -p tombolo-e2e --bin scale -- $(SCALE_FLAGS)
+
+MUSL = $(shell uname -m)-unknown-linux-musl
+IMAGE ?= localhost/tombolo:$(shell sed -n 's/^appVersion: "\(.*\)"$$/\1/p' chart/Chart.yaml)
+
+image: setup ## the container image IMAGE of a static release build; needs Docker, musl-gcc and Rust's musl target
+	@rustup target list --installed | grep -qx $(MUSL) || { echo "run 'rustup target add $(MUSL)'" >&2; exit 2; }
+	@command -v musl-gcc >/dev/null || { echo "musl-gcc is missing: run 'apt-get install musl-tools'" >&2; exit 2; }
+	cargo build --release --package tombolo --bin tombolo --target $(MUSL)
+	docker build --file image/Dockerfile --tag $(IMAGE) $(CARGO_TARGET_DIR)/$(MUSL)/release
+
+chart: setup assets ## the Helm chart: rendered, checked, and installed on two control planes
+	@tools/assets node >/dev/null
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo test -p tombolo-e2e --test chart --test installation
 
 doc: setup ## API documentation
 	cargo doc --workspace --no-deps

@@ -2,6 +2,7 @@
 //!
 //! Nothing here looks inside the product: only at API objects, at the records in the mesh's etcd, at logs and metrics.
 
+pub mod chart;
 pub mod demo;
 pub mod events;
 pub mod hand_written;

@@ -34,6 +34,6 @@ pub use peers::PeerError;
 pub use pods::{FAKE_NODE, FakePod, PodOptions, ZONE_LABEL};
 pub use process::ProcessError;
 pub use provider::{Provider, ProviderError};
-pub use roles::{Role, RoleError};
+pub use roles::{Role, RoleError, tombolo};
 pub use testbed::Testbed;
 pub use wait::{WaitError, eventually, stays_for};

@@ -140,6 +140,18 @@ impl Cluster {
             .await
     }
 
+    /// Starts the same with further flags, which take the place of those of the same name, and waits until `/readyz` of `metrics`,
+    /// an address that the flags make it listen on without TLS, answers.
+    pub async fn start_second_mesh_etcd_with(
+        &self,
+        extra: &[&str],
+        metrics: SocketAddr,
+    ) -> Result<(), Error> {
+        self.plane("run an etcd for the mesh")?
+            .launch_second_mesh_etcd_with(extra, metrics)
+            .await
+    }
+
     async fn launch_role(
         &self,
         role: Role,
@@ -148,11 +160,11 @@ impl Cluster {
         environment: &[(&str, &str)],
     ) -> Result<(), Error> {
         let plane = self.plane("run roles of Tombolo")?;
-        let binary = binary().await?;
+        let binary = tombolo().await?;
         let address = plane.ports.address(health_port(component)?);
         let mut args = flags(plane, role, component, &self.peers_directory()?);
         args.push(format!("--health-address={address}"));
-        args.retain(|flag| !extra.iter().any(|extra| same_flag(flag, extra)));
+        args.retain(|flag| !extra.iter().any(|extra| replaces(extra, flag)));
         args.extend(extra.iter().map(|&flag| flag.to_owned()));
         let probe = Probe::Http {
             address,
@@ -198,10 +210,11 @@ fn health_port(component: Component) -> Result<Port, RoleError> {
     }
 }
 
-/// Whether two flags have the same name, so that the second replaces the first.
-fn same_flag(flag: &str, other: &str) -> bool {
+/// Whether a flag has the name of another, or says the same in another way, and so takes its place.
+pub(crate) fn replaces(extra: &str, flag: &str) -> bool {
     let name = |flag: &str| flag.split('=').next().map(str::to_owned);
-    flag.starts_with("--") && name(flag) == name(other)
+    let same = flag.starts_with("--") && name(flag) == name(extra);
+    same || (extra.starts_with("--etcd-config=") && flag.starts_with("--etcd-endpoints="))
 }
 
 fn flags(plane: &ControlPlane, role: Role, component: Component, peers: &Path) -> Vec<String> {
@@ -236,7 +249,7 @@ fn flags(plane: &ControlPlane, role: Role, component: Component, peers: &Path) -
 }
 
 /// The binary under test: `TOMBOLO_BIN`, else built once from this workspace, in the profile of the test.
-async fn binary() -> Result<PathBuf, RoleError> {
+pub async fn tombolo() -> Result<PathBuf, RoleError> {
     static BINARY: OnceCell<PathBuf> = OnceCell::const_new();
     let find = async || {
         if let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) {

@@ -6,6 +6,7 @@ mod network;
 
 use std::{
     fs, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,6 +22,7 @@ use crate::{
     component::{ComponentError, Components, Managed},
     probe::Probe,
     process::{Process, Program},
+    roles::replaces,
     run::Run,
 };
 
@@ -125,6 +127,27 @@ impl ControlPlane {
         let assets = Assets::find()?;
         let (client, peer) = (Port::SecondMeshEtcdClient, Port::SecondMeshEtcdPeer);
         Ok(self.launch_etcd(component, &assets, client, peer).await?)
+    }
+
+    /// Starts the same with further flags, which take the place of those of the same name; it is ready when `metrics` says so.
+    pub(crate) async fn launch_second_mesh_etcd_with(
+        &self,
+        extra: &[&str],
+        metrics: SocketAddr,
+    ) -> Result<(), Error> {
+        let component = Component::SecondMeshEtcd;
+        let assets = Assets::find()?;
+        let (client, peer) = (Port::SecondMeshEtcdClient, Port::SecondMeshEtcdPeer);
+        let data = self.directory.join(format!("{component}-data"));
+        let mut flags = flags::etcd(&data.display().to_string(), &self.ports, client, peer);
+        flags.retain(|flag| !extra.iter().any(|extra| replaces(extra, flag)));
+        flags.extend(extra.iter().map(|&flag| flag.to_owned()));
+        let probe = Probe::Http {
+            address: metrics,
+            path: "/readyz",
+            expect: "",
+        };
+        Ok(self.launch(component, &assets.etcd, flags, probe).await?)
     }
 
     /// Starts one more program as a component of this cluster, waits until it is ready.

@@ -1,0 +1,10 @@
+//! The Helm chart, as `helm` makes it: rendered manifests, and installations in a cluster.
+
+pub mod helm;
+pub mod installation;
+pub mod manifests;
+pub mod pods;
+
+pub use helm::{Error, Helm};
+pub use installation::{Account, Installation};
+pub use manifests::Manifests;

@@ -1,0 +1,92 @@
+//! What the chart lets users do.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    rbac::v1::RoleBinding,
+};
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
+use tombolo_e2e::chart::{Helm, Installation};
+use tombolo_testbed::{Testbed, eventually};
+
+use super::A;
+
+/// The controller that adds roles up does so within a second.
+const BUDGET: Duration = Duration::from_secs(30);
+
+/// Who may do what, by the role that they have in the namespace: role, verb, resource, whether.
+const TABLE: [(&str, &str, &str, bool); 12] = [
+    ("view", "get", "serviceexports", true),
+    ("view", "list", "serviceimports", true),
+    ("view", "create", "serviceexports", false),
+    ("view", "delete", "serviceimports", false),
+    ("edit", "create", "serviceexports", true),
+    ("edit", "delete", "serviceexports", true),
+    ("edit", "watch", "serviceimports", true),
+    ("edit", "create", "serviceimports", false),
+    ("edit", "patch", "serviceimports", false),
+    ("admin", "patch", "serviceexports", true),
+    ("admin", "update", "serviceimports", false),
+    ("admin", "get", "serviceimports", true),
+];
+
+pub(crate) async fn export_and_write_no_imports(testbed: &Testbed) -> Result<()> {
+    let helm = Helm::find()?;
+    let cluster = testbed.cluster(A);
+    let release = Installation::prepare(&helm, cluster).await?;
+    let namespace = cluster.namespace().await?;
+    let bindings: Api<RoleBinding> = Api::namespaced(cluster.client(), &namespace);
+    for role in ["view", "edit", "admin"] {
+        let binding = serde_json::from_value(json!({
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}],
+        }))?;
+        bindings.create(&PostParams::default(), &binding).await?;
+    }
+
+    release.install("cluster: {name: a, id: 1}\n")?;
+
+    for (role, verb, resource, expected) in TABLE {
+        let what = format!("{role} may {verb} {resource}: {expected}");
+        eventually(BUDGET, &what, async || {
+            let allowed = allowed(cluster.client(), &namespace, role, verb, resource).await;
+            match allowed {
+                Ok(allowed) if allowed == expected => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await?;
+    }
+    release.uninstall()
+}
+
+async fn allowed(
+    client: Client,
+    namespace: &str,
+    user: &str,
+    verb: &str,
+    resource: &str,
+) -> Result<bool, kube::Error> {
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(user.to_owned()),
+            resource_attributes: Some(ResourceAttributes {
+                group: Some("multicluster.x-k8s.io".to_owned()),
+                namespace: Some(namespace.to_owned()),
+                resource: Some(resource.to_owned()),
+                verb: Some(verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let answer = Api::all(client)
+        .create(&PostParams::default(), &review)
+        .await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
