@@ -71,7 +71,8 @@ image: setup ## the container image IMAGE of a static release build; needs Docke
 	@rustup target list --installed | grep -qx $(MUSL) || { echo "run 'rustup target add $(MUSL)'" >&2; exit 2; }
 	@command -v musl-gcc >/dev/null || { echo "musl-gcc is missing: run 'apt-get install musl-tools'" >&2; exit 2; }
 	cargo build --release --package tombolo --bin tombolo --target $(MUSL)
-	docker build --file image/Dockerfile --tag $(IMAGE) $(CARGO_TARGET_DIR)/$(MUSL)/release
+	@install -D "$(CARGO_TARGET_DIR)/$(MUSL)/release/tombolo" "$(CARGO_TARGET_DIR)/image/tombolo"
+	docker build --file image/Dockerfile --tag $(IMAGE) "$(CARGO_TARGET_DIR)/image"
 
 chart: setup assets ## the Helm chart: rendered, checked, and installed on two control planes
 	@tools/assets node >/dev/null
