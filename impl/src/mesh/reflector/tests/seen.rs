@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How long stores and writers have for an answer.
-const BOUND: Duration = Duration::from_millis(500);
+const BOUND: Duration = Duration::from_secs(5);
 
 battery![
     complete_copies_are_shown_to_be_current,
@@ -25,6 +25,17 @@ battery![
 impl<S: KvStore> Here<S> {
     async fn copies(&self) -> Copies {
         self.running().view.ask(BOUND).await
+    }
+
+    /// Waits until what is seen of the copies is so; returns it as it was seen then.
+    async fn seen(&self, what: &str, holds: impl Fn(&Copies) -> bool) -> Copies {
+        let mut seen = None;
+        eventually(what, async || {
+            seen = Some(self.copies().await).filter(&holds);
+            seen.is_some()
+        })
+        .await;
+        seen.expect("it was seen")
     }
 }
 
@@ -41,12 +52,12 @@ async fn complete_copies_are_shown_to_be_current<S: Subject>(subject: S) {
     here.start(&[("rome", rome.store.clone())]);
     here.until_ready().await;
 
-    eventually("everything is shown to be well", async || {
-        verdict(here.copies().await) == Verdict::Well
-    })
-    .await;
+    let copies = here
+        .seen("everything is shown to be well", |copies| {
+            verdict(copies.clone()) == Verdict::Well
+        })
+        .await;
 
-    let copies = here.copies().await;
     let current: BTreeSet<_> = copies.asked.current.iter().copied().collect();
     assert_eq!(current, BTreeSet::from(Resource::ALL));
     assert!(
@@ -70,16 +81,12 @@ async fn a_copy_of_a_peer_that_lacks_a_canary_has_none_either<S: Subject>(subjec
     let mut here = Here::new(subject.store());
     here.start(&[("rome", rome.store.clone())]);
     let others = Resource::ALL.len() - 1;
-    eventually("all other canaries stand", async || {
-        let copies = here.copies().await;
-        copies
-            .peers
-            .first()
-            .is_some_and(|copy| copy.canaries.len() == others)
-    })
-    .await;
-
-    let copies = here.copies().await;
+    let copies = here
+        .seen("all other canaries stand", |copies| {
+            let copy = copies.peers.first();
+            copy.is_some_and(|copy| copy.canaries.len() == others)
+        })
+        .await;
     rome.canary(Resource::Services).await;
 
     assert!(!copies.peers[0].canaries.contains(&Resource::Services));
@@ -98,11 +105,11 @@ async fn a_process_that_stands_by_names_who_copies_and_a_sole_one_nobody<S: Subj
     first.until_ready().await;
     second.start(&[("rome", rome.store.clone())]);
 
-    eventually("the standby names the holder", async || {
-        second.copies().await.holder.is_some()
-    })
-    .await;
-    let standby = second.copies().await;
+    let standby = second
+        .seen("the standby names the holder", |copies| {
+            copies.holder.is_some()
+        })
+        .await;
     first.stop().await;
     eventually("the standby copies", async || second.copies().await.leads).await;
 
@@ -125,13 +132,12 @@ async fn a_store_that_does_not_answer_is_not_well_until_what_came_meanwhile_is_c
 
     store.set_reachable(false);
     rome.export("b", 1).await;
-    eventually("the store is known to be away", async || {
-        let copies = here.copies().await;
-        assert_ne!(verdict(copies.clone()), Verdict::Well, "{copies:?}");
-        !copies.listed && copies.failures.count > 0
-    })
-    .await;
-    let away = here.copies().await;
+    let away = here
+        .seen("the store is known to be away", |copies| {
+            assert_ne!(verdict(copies.clone()), Verdict::Well, "{copies:?}");
+            !copies.listed && copies.failures.count > 0
+        })
+        .await;
     store.set_reachable(true);
 
     assert!(
@@ -156,12 +162,11 @@ async fn a_record_that_the_store_does_not_take_waits_and_is_a_problem() {
 
     let node = key::records_prefix(&name("rome"), Resource::Nodes, false) + "large";
     rome.put(&node, vec![b'x'; 8192]).await;
-    eventually("writing it has failed", async || {
-        let copies = here.copies().await;
-        copies.waiting > 0 && copies.failures.count > 0
-    })
-    .await;
-    let failing = here.copies().await;
+    let failing = here
+        .seen("writing it has failed", |copies| {
+            copies.listed && copies.waiting > 0 && copies.failures.count > 0
+        })
+        .await;
     assert!(rome.store.delete(&node).await.unwrap().1);
 
     let copy = &failing.peers[0];
@@ -203,15 +208,12 @@ async fn a_copy_of_an_earlier_life_is_not_taken_for_followed() {
 
     rome.store.set_reachable(false);
     here.start(&[("rome", rome.store.clone())]);
-    eventually("the copy is there", async || {
-        let copies = here.copies().await;
-        copies
-            .peers
-            .first()
-            .is_some_and(|copy| copy.canaries.len() == Resource::ALL.len())
-    })
-    .await;
-    let copies = here.copies().await;
+    let copies = here
+        .seen("the copy is there", |copies| {
+            let copy = copies.peers.first();
+            copy.is_some_and(|copy| copy.canaries.len() == Resource::ALL.len())
+        })
+        .await;
 
     assert!(!copies.peers[0].accepted, "{copies:?}");
     assert_ne!(verdict(copies), Verdict::Well);
