@@ -31,6 +31,17 @@ impl Moment {
         self.instant <= Instant::now() + since
     }
 
+    /// For how long it has been past; zero while it is to come.
+    pub(crate) fn elapsed(self) -> Duration {
+        let since = suspended().saturating_sub(self.suspended);
+        (Instant::now() + since).saturating_duration_since(self.instant)
+    }
+
+    /// When it comes, or came, by tokio's clock: suspensions do not count.
+    pub(crate) fn awake(self) -> Instant {
+        self.instant
+    }
+
     /// When it comes if the machine is not suspended from now on, on tokio's clock: to wait for. Whoever waits through a
     /// suspension wakes late, and has to ask [`Self::has_passed`] before acting.
     pub(crate) fn instant(self) -> Instant {

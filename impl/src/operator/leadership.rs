@@ -185,7 +185,7 @@ impl Candidate<'_> {
         if self.valid_until.is_none() || self.stale {
             let timeout = self.timeout();
             let read = within(timeout, self.api.get_opt(&self.settings.name)).await?;
-            let now = Instant::now();
+            let now = Moment::now();
             self.observed = read.map(|lease| Observed::read(lease, self.observed.as_ref(), now));
             self.stale = false;
         }
@@ -215,7 +215,7 @@ impl Candidate<'_> {
             within(timeout, self.api.create(&params, &lease)).await
         };
         let lease = written.inspect_err(|_| self.stale = true)?;
-        self.observed = Some(Observed::read(lease, None, Instant::now()));
+        self.observed = Some(Observed::read(lease, None, Moment::now()));
         let until = sent + self.settings.renew_deadline;
         self.tenure.prolong(until);
         if self.valid_until.replace(until).is_none() {
@@ -264,7 +264,7 @@ impl Candidate<'_> {
         else {
             return Ok(());
         };
-        let seen = Observed::read(lease, None, Instant::now());
+        let seen = Observed::read(lease, None, Moment::now());
         let Some(lease) = seen.released(self.settings, Timestamp::now()) else {
             return Ok(());
         };

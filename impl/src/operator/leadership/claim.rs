@@ -14,6 +14,7 @@ use kube::{ResourceExt, core::ObjectMeta};
 use tokio::time::Instant;
 
 use super::Settings;
+use crate::clock::Moment;
 
 /// Lease duration that a released Lease carries, as Kubernetes' own components write it.
 const RELEASED_SECONDS: i32 = 1;
@@ -22,10 +23,10 @@ const RELEASED_SECONDS: i32 = 1;
 #[derive(Debug, Clone)]
 pub(super) struct Observed {
     pub(super) lease: Lease,
-    /// When this replica saw it change to this.
+    /// When this replica saw it change to this. A suspension makes the holder believed for longer, never for less.
     changed: Instant,
     /// When this replica saw it change last: a sign of life of its holder. None when it saw but one state of it.
-    pub(super) renewed: Option<Instant>,
+    pub(super) renewed: Option<Moment>,
 }
 
 /// What to do about a Lease.
@@ -39,9 +40,11 @@ pub(super) enum Decision {
 
 impl Observed {
     /// A Lease as it was read at `now`, compared with how it was seen before.
-    pub(super) fn read(lease: Lease, before: Option<&Self>, now: Instant) -> Self {
+    pub(super) fn read(lease: Lease, before: Option<&Self>, now: Moment) -> Self {
         let same = |before: &&Self| before.lease.resource_version() == lease.resource_version();
-        let changed = before.filter(same).map_or(now, |before| before.changed);
+        let changed = before
+            .filter(same)
+            .map_or(now.awake(), |before| before.changed);
         let renewed = before.and_then(|before| {
             let news = !same(&before);
             if news { Some(now) } else { before.renewed }
@@ -155,14 +158,14 @@ mod tests {
         lease
     }
 
-    fn held_by(identity: &str, at: Instant) -> Observed {
+    fn held_by(identity: &str, at: Moment) -> Observed {
         let lease = first(&settings(identity), Timestamp::UNIX_EPOCH);
         Observed::read(version(lease, "1"), None, at)
     }
 
     #[test]
     fn a_holder_is_believed_for_the_lease_duration_since_its_last_change_was_seen() {
-        let (ours, begin) = (settings("b"), Instant::now());
+        let (ours, begin) = (settings("b"), Moment::now());
         let seen = held_by("a", begin);
         let expires = begin + ours.lease_duration;
 
@@ -170,16 +173,16 @@ mod tests {
         let renewed = version(seen.lease.clone(), "2");
         let renewed = Observed::read(renewed, Some(&seen), begin + ours.retry_period);
 
+        let (expires, later) = (expires.awake(), (expires + ours.retry_period).awake());
         let just_before = expires.checked_sub(Duration::from_millis(1)).unwrap();
         assert_eq!(again.decide(&ours, just_before), Decision::Wait(expires));
         assert_eq!(again.decide(&ours, expires), Decision::Claim);
-        let later = expires + ours.retry_period;
         assert_eq!(renewed.decide(&ours, expires), Decision::Wait(later));
     }
 
     #[test]
     fn a_lease_that_was_seen_once_is_no_sign_of_life() {
-        let (begin, later) = (Instant::now(), Instant::now() + Duration::from_secs(2));
+        let (begin, later) = (Moment::now(), Moment::now() + Duration::from_secs(2));
         let seen = held_by("a", begin);
         let again = Observed::read(seen.lease.clone(), Some(&seen), later);
         let renewed = Observed::read(version(seen.lease.clone(), "2"), Some(&again), later);
@@ -192,36 +195,42 @@ mod tests {
 
     #[test]
     fn the_times_in_a_lease_are_not_believed() {
-        let (ours, begin) = (settings("b"), Instant::now());
+        let (ours, begin) = (settings("b"), Moment::now());
         for year in ["1970-01-01T00:00:00Z", "2999-01-01T00:00:00Z"] {
             let lease = first(&settings("a"), year.parse().unwrap());
             let seen = Observed::read(version(lease, "1"), None, begin);
 
-            assert!(matches!(seen.decide(&ours, begin), Decision::Wait(_)));
-            let expired = begin + ours.lease_duration;
+            assert!(matches!(
+                seen.decide(&ours, begin.awake()),
+                Decision::Wait(_)
+            ));
+            let expired = (begin + ours.lease_duration).awake();
             assert_eq!(seen.decide(&ours, expired), Decision::Claim);
         }
     }
 
     #[test]
     fn a_lease_that_is_released_or_ours_is_claimed_at_once() {
-        let (ours, begin) = (settings("b"), Instant::now());
+        let (ours, begin) = (settings("b"), Moment::now());
         let released = held_by("a", begin)
             .released(&settings("a"), Timestamp::UNIX_EPOCH)
             .unwrap();
         let released = Observed::read(released, None, begin);
 
-        assert_eq!(released.decide(&ours, begin), Decision::Claim);
-        assert_eq!(held_by("b", begin).decide(&ours, begin), Decision::Claim);
+        assert_eq!(released.decide(&ours, begin.awake()), Decision::Claim);
+        assert_eq!(
+            held_by("b", begin).decide(&ours, begin.awake()),
+            Decision::Claim
+        );
         let mut empty = first(&ours, Timestamp::UNIX_EPOCH);
         empty.spec = None;
         let empty = Observed::read(empty, None, begin);
-        assert_eq!(empty.decide(&ours, begin), Decision::Claim);
+        assert_eq!(empty.decide(&ours, begin.awake()), Decision::Claim);
     }
 
     #[test]
     fn a_claim_counts_a_transition_and_a_renewal_does_not() {
-        let (ours, begin) = (settings("b"), Instant::now());
+        let (ours, begin) = (settings("b"), Moment::now());
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
 
         let claimed = held_by("a", begin).claimed(&ours, now);
@@ -243,7 +252,7 @@ mod tests {
 
     #[test]
     fn nobody_releases_what_another_holds() {
-        let seen = held_by("a", Instant::now());
+        let seen = held_by("a", Moment::now());
 
         assert_eq!(seen.released(&settings("b"), Timestamp::UNIX_EPOCH), None);
     }

@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
-
 use super::{claim::Observed, settings::Settings, tenure::Tenure};
-use crate::status::answer::Leadership;
+use crate::{clock::Moment, status::answer::Leadership};
 
 /// What was seen last. Clones are the same.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +15,7 @@ pub(super) struct Sight(Arc<Mutex<Seen>>);
 #[derive(Debug, Default)]
 struct Seen {
     holder: Option<String>,
-    renewed: Option<Instant>,
+    renewed: Option<Moment>,
     believed: Option<Duration>,
     failure: Option<String>,
 }
@@ -49,5 +47,37 @@ impl Sight {
             believed_seconds: believed.unwrap_or_default().as_secs_f64(),
             failure: seen.failure.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{clock::testing::suspend, operator::leadership::claim};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_ages_while_the_machine_is_suspended() {
+        let settings = Settings::for_tests();
+        let lease = |version: &str| {
+            let mut lease = claim::first(&settings, Timestamp::UNIX_EPOCH);
+            lease.metadata.resource_version = Some(version.to_owned());
+            lease
+        };
+        let before = Observed::read(lease("1"), None, Moment::now());
+        let renewed = Observed::read(lease("2"), Some(&before), Moment::now());
+        let sight = Sight::default();
+        sight.note(Some(&renewed), &settings, "");
+        let age = || {
+            let seen = sight.look(Some(&settings), &Tenure::standby());
+            seen.renewed_seconds_ago.unwrap()
+        };
+
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!((1.9..3.0).contains(&age()), "{}", age());
+        suspend(Duration::from_secs(60));
+
+        assert!((61.9..63.0).contains(&age()), "{}", age());
     }
 }
