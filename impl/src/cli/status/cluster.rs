@@ -23,6 +23,7 @@ pub(super) fn findings(asked: &[Asked]) -> Vec<Finding> {
         .collect();
     found.extend(of_names(asked));
     found.extend(unasked_leader(asked));
+    found.extend(unasked_copier(asked));
     found.extend(leaders(asked));
     found
 }
@@ -90,6 +91,19 @@ fn unasked_leader(asked: &[Asked]) -> Option<Finding> {
     )))
 }
 
+/// Whether somebody copies the peers who was not asked: how far that one is, is not known. That a lock is held says nothing of who
+/// holds it.
+fn unasked_copier(asked: &[Asked]) -> Option<Finding> {
+    let parts = || answers(asked).filter_map(|answer| answer.copies.as_ref());
+    if parts().any(|part| part.leads) {
+        return None;
+    }
+    let holder = parts().find_map(|part| part.holder.as_deref())?;
+    Some(unknown(format!(
+        "whoever holds {holder} copies the peers, and is no process that answered"
+    )))
+}
+
 fn unknown(what: String) -> Finding {
     Finding::new(
         Level::Unknown,
@@ -107,7 +121,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::status::gather::Target,
-        status::testkit::{leader, mesh, operator, standby, store},
+        status::testkit::{copier, leader, mesh, operator, standby, store},
     };
 
     fn asked(answers: impl IntoIterator<Item = Answer>) -> Vec<Asked> {
@@ -163,6 +177,25 @@ mod tests {
 
         assert_eq!(levels(&found), [Level::Unknown]);
         assert!(found[0].what.contains("operator-0_1f leads"), "{found:?}");
+    }
+
+    #[test]
+    fn a_copier_that_was_not_asked_is_unknown() {
+        let copies = |leads: bool| {
+            let mut answer = copier(Vec::new());
+            let copies = answer.copies.as_mut().unwrap();
+            copies.leads = leads;
+            copies.holder = (!leads).then(|| "cilium/.kvstoremesh/1".to_owned());
+            answer
+        };
+        let leader = || replica(true, true);
+
+        let found = findings(&asked([leader(), copies(false), copies(false)]));
+
+        assert_eq!(levels(&found), [Level::Unknown]);
+        assert!(found[0].what.contains("cilium/.kvstoremesh/1"), "{found:?}");
+        let both = asked([leader(), copies(false), copies(true)]);
+        assert_eq!(findings(&both), []);
     }
 
     #[test]
