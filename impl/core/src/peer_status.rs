@@ -139,6 +139,9 @@ pub struct KindStatus {
     pub held_deletions: u64,
     /// Records that were refused since this process began: malformed, not the peer's to write, or over its limits.
     pub refused: u64,
+    /// Records that are refused as they stand in the peer's store: what they are about is unknown, and what was known of it is
+    /// kept. Without those whose key names nothing since it is too long.
+    pub refused_now: u64,
     /// Records that are not taken over now because the peer exceeds a limit.
     pub over_limit: u64,
     /// Seconds until the records of a capability that the peer withdrew are removed; none when nothing was withdrawn.

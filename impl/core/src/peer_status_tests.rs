@@ -55,7 +55,7 @@ fn the_shape_of_the_json_is_stable() {
         "lastFailure": { "at": "1970-01-01T00:00:11Z", "reason": "Unreachable", "text": "refused" },
         "head": 0,
         "kinds": { "services": { "published": true, "synced": false, "records": 0, "bytes": 0, "revision": 5,
-            "heldDeletions": 0, "refused": 0, "overLimit": 0 } },
+            "heldDeletions": 0, "refused": 0, "refusedNow": 0, "overLimit": 0 } },
         "expiresInSeconds": 9,
         "limited": ["Records"],
     });

@@ -55,6 +55,9 @@ fn a_peer_is_unknown_when(#[case] spoil: fn(&mut Peer)) {
 })]
 #[case::it_is_read_for_the_first_time(|peer: &mut Peer| peer.status.state = PeerState::Listing)]
 #[case::it_was_never_connected(|peer: &mut Peer| peer.status.state = PeerState::Connecting)]
+#[case::a_record_of_it_is_refused_as_it_stands(|peer: &mut Peer| {
+    peer.status.kinds.get_mut(&Resource::Services).unwrap().refused_now = 1;
+})]
 fn a_peer_is_behind_when(#[case] spoil: fn(&mut Peer)) {
     assert_eq!(spoilt(spoil), Verdict::Behind);
 }
@@ -78,7 +81,7 @@ fn a_peer_is_a_problem_when(#[case] spoil: fn(&mut Peer)) {
 }
 
 #[test]
-fn refused_records_and_a_peer_that_publishes_nothing_are_worth_knowing_only() {
+fn records_refused_before_and_a_peer_that_publishes_nothing_are_worth_knowing_only() {
     let refused = |peer: &mut Peer| {
         peer.status
             .kinds

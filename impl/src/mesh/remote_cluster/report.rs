@@ -256,6 +256,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         status.revision = memory.followed;
         status.held_deletions = memory.held_deletions;
         status.over_limit = count(memory.holdings.over());
+        status.refused_now = count(memory.holdings.untaken().refused_count());
         status.refused = self.statuses.records_refused(&self.peer, kind);
     }
 }

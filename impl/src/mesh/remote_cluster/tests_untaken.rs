@@ -46,6 +46,10 @@ fn refused<S: KvStore>(follower: &Follower<S>) -> u64 {
     kind.map_or(0, |kind| kind.refused)
 }
 
+fn refused_now<S: KvStore>(follower: &Follower<S>) -> u64 {
+    follower.status().kinds[&Resource::ServiceExports].refused_now
+}
+
 async fn after_a_restart_what_a_refused_record_is_about_is_held_and_the_rest_is_not<S: Subject>(
     subject: S,
 ) {
@@ -67,10 +71,11 @@ async fn after_a_restart_what_a_refused_record_is_about_is_held_and_the_rest_is_
             .state
             .all_telling(RecordKind::Exports, &service(name))
     });
+    let standing = refused_now(&follower);
     follower.take_dirty();
     writer.unexport("cart").await;
 
-    assert_eq!(rows, ["web"]);
+    assert_eq!((rows, standing), (vec!["web".to_owned()], 1));
     assert_eq!(held, [true, false]);
     assert_eq!(telling, [false, true]);
     assert!(of_services, "the other kind tells");
@@ -82,6 +87,11 @@ async fn after_a_restart_what_a_refused_record_is_about_is_held_and_the_rest_is_
         follower.take_dirty() == ["cart"]
     })
     .await;
+    eventually("it is refused no longer", async || {
+        refused_now(&follower) == 0
+    })
+    .await;
+    assert_eq!(refused(&follower), 1);
 }
 
 async fn a_refused_record_that_names_nothing_holds_nothing<S: Subject>(subject: S) {

@@ -97,6 +97,13 @@ impl Untaken {
         self.refused.keys().map(String::as_str)
     }
 
+    /// How many records are refused as they stand. While a list is being read, those that it may still tell of count.
+    pub(crate) fn refused_count(&self) -> usize {
+        let known = self.known.keys();
+        let untold = known.filter(|key| !self.refused.contains_key(*key)).count();
+        self.refused.len() + untold + self.refused_unnamed.count
+    }
+
     /// The keys of the records over the limits that are remembered.
     pub(crate) fn over(&self) -> impl Iterator<Item = &str> {
         self.over.iter().map(String::as_str)

@@ -204,7 +204,19 @@ fn limits(status: &PeerStatus, subject: &str) -> Option<Finding> {
     ))
 }
 
+/// Records that are refused now, or were once.
 fn refused(status: &PeerStatus, subject: &str) -> Option<Finding> {
+    let now: u64 = status.kinds.values().map(|kind| kind.refused_now).sum();
+    if now > 0 {
+        return Some(Finding::new(
+            Level::Behind,
+            subject,
+            format!(
+                "{now} of its records are refused: what they are about is unknown, and what was known of it is kept"
+            ),
+            "see the warnings `a record is refused` with this peer in the log: they name key, field and rule; have them mended or deleted there",
+        ));
+    }
     let refused: u64 = status.kinds.values().map(|kind| kind.refused).sum();
     (refused > 0).then(|| {
         Finding::new(
