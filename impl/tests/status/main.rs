@@ -12,6 +12,7 @@ use std::{process::Output, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use tokio::net::TcpSocket;
 use tombolo_testbed::{Cluster, Role, eventually};
 
 /// How long a condition may take on a busy machine.
@@ -89,11 +90,17 @@ pub(crate) fn findings(json: &Value) -> Vec<String> {
     findings.into_iter().flatten().map(text).collect()
 }
 
+/// A port on which nobody listens, and nobody else can as long as this lives.
+pub(crate) fn nobody_listens() -> Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, 1], 0).into())?;
+    Ok(socket)
+}
+
 #[tokio::test]
 async fn an_address_without_a_process_is_unknown_and_a_bad_one_is_bad_input() -> Result<()> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let address = format!("http://{}", listener.local_addr()?);
-    drop(listener);
+    let silent = nobody_listens()?;
+    let address = format!("http://{}", silent.local_addr()?);
 
     let nobody = run(&["--address".to_owned(), address]).await?;
     let bad = run(&["--address".to_owned(), "ftp://x".to_owned()]).await?;

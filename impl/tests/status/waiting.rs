@@ -13,7 +13,7 @@ use tokio::{
 };
 use tombolo_testbed::{Component, Role, Testbed};
 
-use crate::{BUDGET, UNKNOWN, at, until_well};
+use crate::{BUDGET, UNKNOWN, at, nobody_listens, until_well};
 
 const INTERRUPTED: i32 = 130;
 
@@ -120,7 +120,8 @@ async fn an_interrupt_ends_it_at_once_also_in_the_middle_of_a_question() -> Resu
     }
 
     // Between two questions, with something known.
-    drop(silent);
+    let silent = nobody_listens()?;
+    let address = format!("http://{}", silent.local_addr()?);
     let mut waits = spawn(&with(vec!["--address".to_owned(), address], &["--wait"]))?;
     let said = says(&mut waits).await?;
     ensure!(said.starts_with("waiting: "), "{said}");
@@ -135,9 +136,8 @@ async fn an_interrupt_ends_it_at_once_also_in_the_middle_of_a_question() -> Resu
 
 #[tokio::test]
 async fn what_never_answers_is_unknown_when_the_time_is_over() -> Result<()> {
-    let free = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let address = format!("http://{}", free.local_addr()?);
-    drop(free);
+    let silent = nobody_listens()?;
+    let address = format!("http://{}", silent.local_addr()?);
 
     let arguments = with(
         vec!["--address".to_owned(), address],
