@@ -126,7 +126,10 @@ pub(super) fn run(args: &StatusArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let report = runtime.block_on(until_interrupted(args, &addresses))?;
+    let report = runtime.block_on(until_interrupted(args, &addresses));
+    // A credential plugin that hangs is not waited for.
+    runtime.shutdown_background();
+    let report = report?;
     let answer = match args.output {
         Output::Text => text::render(&report, style(args)),
         Output::Json => render::json(&report).context("the answer cannot be written as JSON")?,
@@ -178,12 +181,6 @@ async fn until_interrupted(args: &StatusArgs, addresses: &[Uri]) -> Result<Repor
 
 /// Asks once, or until everything is well or the time is over; tells `last` what it knows meanwhile.
 async fn ask(args: &StatusArgs, addresses: &[Uri], last: &RefCell<String>) -> Result<Report> {
-    let client = if addresses.is_empty() {
-        let (file, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
-        Some(client::client(file, context).await?)
-    } else {
-        None
-    };
     let default = if args.wait {
         WAIT_TIMEOUT
     } else {
@@ -191,6 +188,14 @@ async fn ask(args: &StatusArgs, addresses: &[Uri], last: &RefCell<String>) -> Re
     };
     let until = Instant::now() + args.timeout.unwrap_or(default);
     let left = || until.saturating_duration_since(Instant::now());
+    let client = if addresses.is_empty() {
+        match tokio::time::timeout(left(), make_client(args)).await {
+            Ok(client) => Some(client?),
+            Err(_) => return Ok(report::build(Gathered::without_client())),
+        }
+    } else {
+        None
+    };
     let mut before = None;
     loop {
         let within = left().min(ROUND_MAX);
@@ -205,6 +210,17 @@ async fn ask(args: &StatusArgs, addresses: &[Uri], last: &RefCell<String>) -> Re
         before = Some(report);
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// A client by the user's kubeconfig. Made on a thread of its own: the credential plugin that it may name runs as long as it likes,
+/// and blocks whoever waits for it.
+async fn make_client(args: &StatusArgs) -> Result<Client> {
+    let (file, context) = (args.kubeconfig.clone(), args.context.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let making = tokio::task::spawn_blocking(move || {
+        runtime.block_on(client::client(file.as_deref(), context.as_deref()))
+    });
+    Ok(making.await.context("making a client failed")??)
 }
 
 /// What is known after a round: of one that was too short and found less than well, what the round before it has found.

@@ -1,6 +1,8 @@
 //! `--wait`: until everything is well, or the time is over, or somebody interrupts it.
 
 use std::{
+    fs,
+    path::Path,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -11,7 +13,7 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-use tombolo_testbed::{Component, Role, Testbed};
+use tombolo_testbed::{Component, Role, Testbed, eventually};
 
 use crate::{BUDGET, UNKNOWN, at, nobody_listens, until_well};
 
@@ -148,5 +150,68 @@ async fn what_never_answers_is_unknown_when_the_time_is_over() -> Result<()> {
     let text = String::from_utf8(output.stdout)?;
     ensure!(output.status.code() == Some(UNKNOWN), "{text}");
     ensure!(text.contains("no connection"), "{text}");
+    Ok(())
+}
+
+/// A kubeconfig whose user has a command that writes its pid into a file, and then hangs.
+fn hanging_credentials(directory: &Path, pid: &Path) -> Result<String> {
+    let file = directory.join("kubeconfig");
+    let script = format!(
+        "echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600",
+        pid.display()
+    );
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "paris",
+        "contexts": [{"name": "paris", "context": {"cluster": "paris", "user": "somebody"}}],
+        "clusters": [{"name": "paris", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "somebody", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", script],
+            "interactiveMode": "Never",
+        }}}],
+    });
+    fs::write(&file, kubeconfig.to_string())?;
+    Ok(file.display().to_string())
+}
+
+/// Waits for the command of [`hanging_credentials`]; returns its pid.
+async fn credentials_hang(file: &Path) -> Result<String> {
+    let what = "the command to be run";
+    let pid = eventually(BUDGET, what, async || {
+        fs::read_to_string(file).map_err(|error| error.to_string())
+    });
+    let pid = pid.await?.trim().to_owned();
+    fs::remove_file(file)?;
+    Ok(pid)
+}
+
+#[tokio::test]
+async fn a_credential_plugin_that_hangs_is_not_waited_for() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let pid = directory.path().join("pid");
+    let file = hanging_credentials(directory.path(), &pid)?;
+    let kubeconfig = vec!["--kubeconfig".to_owned(), file];
+
+    let began = Instant::now();
+    let mut asks = spawn(&with(kubeconfig.clone(), &["--timeout", "2s"]))?;
+    let plugin = credentials_hang(&pid).await?;
+    let ended = timeout(BUDGET, asks.wait()).await;
+    let took = began.elapsed();
+    // It is nobody's child any more.
+    Command::new("kill").arg(&plugin).status().await?;
+    ensure!(ended??.code() == Some(UNKNOWN), "after {took:?}");
+    let text = String::from_utf8(asks.wait_with_output().await?.stdout)?;
+    ensure!(text.contains("gave no credentials in time"), "{text}");
+    ensure!(took >= Duration::from_secs(2), "{took:?}");
+
+    let mut waits = spawn(&with(kubeconfig, &["--wait"]))?;
+    let plugin = credentials_hang(&pid).await?;
+    signal(&waits, "TERM").await?;
+    let ended = timeout(AT_ONCE, waits.wait()).await;
+    Command::new("kill").arg(&plugin).status().await?;
+    ensure!(ended??.code() == Some(INTERRUPTED));
     Ok(())
 }

@@ -70,6 +70,22 @@ pub(super) struct Gathered {
     pub(super) findings: Vec<Finding>,
 }
 
+impl Gathered {
+    /// Nobody could be asked, since the kubeconfig gave no client in time.
+    pub(super) fn without_client() -> Self {
+        let finding = Finding::new(
+            Level::Unknown,
+            "cluster",
+            "the kubeconfig gave no credentials in time".to_owned(),
+            "check that the command of its user (`exec`) ends when it is run by hand; give more --timeout; or name the processes with --address",
+        );
+        Self {
+            findings: vec![finding],
+            ..Self::default()
+        }
+    }
+}
+
 /// Asks processes at addresses.
 pub(super) async fn at_addresses(addresses: &[Uri], within: Duration) -> Gathered {
     let asked = addresses.iter().map(async |address| {
