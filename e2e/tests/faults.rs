@@ -80,6 +80,10 @@ fn api_works_without(component: Component) -> bool {
     match component {
         Component::Etcd | Component::ApiServer => false,
         Component::ControllerManager
+        | Component::Scheduler
+        | Component::Containerd
+        | Component::Kubelet
+        | Component::KubeProxy
         | Component::MeshEtcd
         | Component::Mesh
         | Component::Operator

@@ -96,6 +96,14 @@ impl Assets {
         cache(|name| env::var_os(name))
     }
 
+    /// kubectl alone, from the same places.
+    pub fn kubectl() -> Result<PathBuf, MissingAssets> {
+        let places = places(|name| env::var_os(name));
+        let found = places.iter().find_map(|place| program(place, KUBECTL));
+        let missing = vec![KUBECTL.to_owned()];
+        found.ok_or(MissingAssets { missing, places })
+    }
+
     /// Looks in these places, in order.
     pub fn find_in(places: Vec<Place>) -> Result<Self, MissingAssets> {
         let etcd = find_etcd(&places);

@@ -13,6 +13,8 @@ use tokio::sync::OnceCell;
 use crate::{
     Component, Error, ProviderError,
     api::{ControlPlane, Port},
+    dialer::Dialer,
+    local::LocalCluster,
     process,
 };
 
@@ -31,6 +33,7 @@ pub struct Cluster {
 #[derive(Debug)]
 enum Origin {
     Api(Box<ControlPlane>),
+    Local(Box<LocalCluster>),
     Context,
 }
 
@@ -38,6 +41,12 @@ impl Cluster {
     pub(crate) fn of_control_plane(plane: ControlPlane) -> Result<Self, Error> {
         let (name, id, config) = (plane.name.clone(), plane.id, plane.config.clone());
         Self::new(name, id, config, Origin::Api(Box::new(plane)))
+    }
+
+    pub(crate) fn of_local(local: LocalCluster) -> Result<Self, Error> {
+        let plane = &local.plane;
+        let (name, id, config) = (plane.name.clone(), plane.id, plane.config.clone());
+        Self::new(name, id, config, Origin::Local(Box::new(local)))
     }
 
     pub(crate) fn of_context(name: String, id: u32, config: kube::Config) -> Result<Self, Error> {
@@ -53,13 +62,13 @@ impl Cluster {
             fake_node: OnceCell::new(),
             pods: AtomicU32::new(1),
         };
-        match Client::try_from(cluster.config.clone()) {
+        match cluster.dialer().client(&cluster.config) {
             Ok(_) => Ok(cluster),
             Err(error) => Err(cluster.api_error("make a client", error)),
         }
     }
 
-    /// Name: `a`, `b`, … with provider `api`, else the name of the context.
+    /// Name: `a`, `b`, … with providers `api` and `local`, else the name of the context.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -72,7 +81,8 @@ impl Cluster {
     /// An administrator's client. Each belongs to the async runtime that it was made in, so tests that share clusters
     /// take one each.
     pub fn client(&self) -> Client {
-        Client::try_from(self.config.clone())
+        self.dialer()
+            .client(&self.config)
             .expect("invariant: a client was made of this configuration before")
     }
 
@@ -84,10 +94,10 @@ impl Cluster {
     /// Where the API server listens.
     pub fn api_server_address(&self) -> Result<SocketAddr, Error> {
         let plane = self.plane("tell where its API server listens")?;
-        Ok(plane.ports.address(Port::ApiServer))
+        Ok(plane.address(Port::ApiServer))
     }
 
-    /// The same credentials, for a client that reaches the API server by another address of 127.0.0.1, such as that of a
+    /// The same credentials, for a client in the same network namespace that reaches the API server by another address of 127.0.0.1, such as that of a
     /// [`crate::Forwarder`]. The file is called after the address.
     pub fn kubeconfig_by(&self, address: SocketAddr) -> Result<PathBuf, Error> {
         let plane = self.plane("give a kubeconfig file of its own")?;
@@ -97,7 +107,7 @@ impl Cluster {
         };
         let text = std::fs::read_to_string(&plane.kubeconfig)
             .map_err(|source| failed(&plane.kubeconfig, source))?;
-        let own = plane.ports.address(Port::ApiServer).to_string();
+        let own = plane.address(Port::ApiServer).to_string();
         let path = plane
             .directory
             .join(format!("kubeconfig-{}", address.port()));
@@ -110,7 +120,6 @@ impl Cluster {
     pub fn mesh_etcd_endpoint(&self) -> Result<String, Error> {
         Ok(self
             .plane("run an etcd for the mesh")?
-            .ports
             .url(Port::MeshEtcdClient))
     }
 
@@ -118,7 +127,6 @@ impl Cluster {
     pub fn second_mesh_etcd_endpoint(&self) -> Result<String, Error> {
         Ok(self
             .plane("run an etcd for the mesh")?
-            .ports
             .url(Port::SecondMeshEtcdClient))
     }
 
@@ -193,11 +201,46 @@ impl Cluster {
     pub(crate) fn plane(&self, operation: &'static str) -> Result<&ControlPlane, ProviderError> {
         match &self.origin {
             Origin::Api(plane) => Ok(plane),
-            Origin::Context => Err(ProviderError::Unsupported {
-                provider: "contexts",
-                cluster: self.name.clone(),
-                operation,
-            }),
+            Origin::Local(local) => Ok(&local.plane),
+            Origin::Context => Err(self.unsupported(operation, "api")),
+        }
+    }
+
+    /// What provider `local` holds of this cluster.
+    pub(crate) fn local(&self, operation: &'static str) -> Result<&LocalCluster, ProviderError> {
+        match &self.origin {
+            Origin::Local(local) => Ok(local),
+            Origin::Api(_) | Origin::Context => Err(self.unsupported(operation, "local")),
+        }
+    }
+
+    pub(crate) fn unsupported(
+        &self,
+        operation: &'static str,
+        instead: &'static str,
+    ) -> ProviderError {
+        ProviderError::Unsupported {
+            provider: self.provider(),
+            cluster: self.name.clone(),
+            operation,
+            instead,
+        }
+    }
+
+    /// Name of the provider of this cluster: `api`, `local` or `contexts`.
+    pub fn provider(&self) -> &'static str {
+        match &self.origin {
+            Origin::Api(_) => "api",
+            Origin::Local(_) => "local",
+            Origin::Context => "contexts",
+        }
+    }
+
+    fn dialer(&self) -> Dialer {
+        match &self.origin {
+            Origin::Api(plane) => plane.site.dialer.clone(),
+            Origin::Local(local) => local.plane.site.dialer.clone(),
+            Origin::Context => Dialer::Here,
         }
     }
 

@@ -29,6 +29,14 @@ pub enum Component {
     ApiServer,
     /// kube-controller-manager.
     ControllerManager,
+    /// kube-scheduler, of clusters with nodes.
+    Scheduler,
+    /// containerd, of clusters with nodes. The containers outlive it.
+    Containerd,
+    /// kubelet, of clusters with nodes.
+    Kubelet,
+    /// kube-proxy, of clusters with nodes.
+    KubeProxy,
     /// The etcd of the mesh: this cluster publishes into it and its peers read it.
     MeshEtcd,
     /// `tombolo run mesh`, after [`crate::Cluster::start_role`].
@@ -50,6 +58,10 @@ impl Component {
             Self::Etcd => "etcd",
             Self::ApiServer => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Containerd => "containerd",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
             Self::MeshEtcd => "mesh-etcd",
             Self::Mesh => "mesh",
             Self::Operator => "operator",
@@ -288,7 +300,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{process::Program, run::Run};
+    use crate::{dialer::Dialer, process::Program, run::Run};
 
     #[tokio::test]
     async fn a_process_that_ends_at_once_is_named_with_the_end_of_its_log() {
@@ -337,6 +349,7 @@ mod tests {
     fn program(run: &Run, path: PathBuf) -> Program {
         Program {
             name: "a/etcd".to_owned(),
+            enter: Vec::new(),
             path,
             args: Vec::new(),
             environment: Vec::new(),
@@ -348,11 +361,7 @@ mod tests {
         let address = ([127, 0, 0, 1], 1).into();
         Managed {
             process: Process::new(program, Arc::clone(run)),
-            probe: Probe::Http {
-                address,
-                path: "/",
-                expect: "",
-            },
+            probe: Probe::http(Dialer::Here, address, "/", ""),
             data: None,
         }
     }

@@ -4,8 +4,9 @@ use std::{io, path::PathBuf};
 
 use crate::{
     api::{CertificateError, MAX_CLUSTERS, PortError},
-    assets::MissingAssets,
+    assets::{MissingAssets, MissingNodeAssets},
     component::ComponentError,
+    local::LocalError,
     peers::PeerError,
     provider::ProviderError,
     roles::RoleError,
@@ -17,6 +18,12 @@ pub enum Error {
     /// Binaries are missing.
     #[error(transparent)]
     Assets(#[from] MissingAssets),
+    /// What nodes need is missing.
+    #[error(transparent)]
+    NodeAssets(#[from] MissingNodeAssets),
+    /// Clusters with nodes could not be made, or a command on them could not be run.
+    #[error(transparent)]
+    Local(#[from] LocalError),
     /// The chosen provider cannot do it.
     #[error(transparent)]
     Provider(#[from] ProviderError),

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{Cluster, Error};
+use crate::{Cluster, Error, ProviderError, api::ControlPlane};
 
 /// Name of the node that all fake pods are on.
 pub const FAKE_NODE: &str = "fake";
@@ -86,11 +86,20 @@ pub struct FakePod<'a> {
 impl Cluster {
     /// Makes sure that the node of the fake pods exists: without it the EndpointSlice controller skips them.
     pub async fn fake_node(&self) -> Result<(), Error> {
-        self.plane("hold a fake node")?;
+        self.fake_plane()?;
         self.fake_node
             .get_or_try_init(|| self.create_node())
             .await?;
         Ok(())
+    }
+
+    /// The control plane, when none of its controllers looks after nodes.
+    fn fake_plane(&self) -> Result<&ControlPlane, ProviderError> {
+        let operation = "hold fake pods";
+        if self.local(operation).is_ok() {
+            return Err(self.unsupported(operation, "api"));
+        }
+        self.plane(operation)
     }
 
     async fn create_node(&self) -> Result<(), Error> {
@@ -129,7 +138,7 @@ impl Cluster {
         labels: &[(&str, &str)],
         options: PodOptions,
     ) -> Result<FakePod<'_>, Error> {
-        let plane = self.plane("hold fake pods")?;
+        let plane = self.fake_plane()?;
         self.fake_node().await?;
         let ips = options.ips.unwrap_or_else(|| {
             let number = self.pods.fetch_add(1, Ordering::Relaxed) % u32::from(u16::MAX);

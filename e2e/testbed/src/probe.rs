@@ -1,42 +1,90 @@
 //! How a started process shows that it is ready.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::{Api, Client, Config, api::DeleteParams};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::dialer::Dialer;
 
 /// Longest that one look may take: a process that is paused accepts connections and never answers.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What to ask a process.
+/// What to ask a process, and from where.
 #[derive(Clone, Debug)]
-pub(crate) enum Probe {
+pub(crate) struct Probe {
+    dialer: Dialer,
+    question: Question,
+}
+
+#[derive(Clone, Debug)]
+enum Question {
     /// `GET` over plain HTTP must answer 200 with a body that contains `expect`.
     Http {
-        /// Where it listens.
         address: SocketAddr,
-        /// Path of the URL.
         path: &'static str,
-        /// Part of the body.
         expect: &'static str,
     },
     /// The API server must say `ok` on `/readyz`.
     ApiServer(Config),
     /// The controller manager must do work: the ServiceAccount `default` of the namespace `default` exists.
     ControllerManager(Config),
+    /// The kubelet must have registered its node.
+    Node(Config, String),
+    /// Something must accept connections on this unix socket.
+    Socket(PathBuf),
 }
 
 impl Probe {
+    /// `GET` over plain HTTP must answer 200 with a body that contains `expect`.
+    pub(crate) fn http(
+        dialer: Dialer,
+        address: SocketAddr,
+        path: &'static str,
+        expect: &'static str,
+    ) -> Self {
+        let question = Question::Http {
+            address,
+            path,
+            expect,
+        };
+        Self { dialer, question }
+    }
+
+    /// The API server must say `ok` on `/readyz`.
+    pub(crate) fn api_server(dialer: Dialer, config: Config) -> Self {
+        let question = Question::ApiServer(config);
+        Self { dialer, question }
+    }
+
+    /// The controller manager must have done some work.
+    pub(crate) fn controller_manager(dialer: Dialer, config: Config) -> Self {
+        let question = Question::ControllerManager(config);
+        Self { dialer, question }
+    }
+
+    /// The kubelet must have registered the node with this name.
+    pub(crate) fn node(dialer: Dialer, config: Config, name: &str) -> Self {
+        let question = Question::Node(config, name.to_owned());
+        Self { dialer, question }
+    }
+
+    /// Something must accept connections on a unix socket.
+    pub(crate) fn socket(path: PathBuf) -> Self {
+        let question = Question::Socket(path);
+        Self {
+            dialer: Dialer::Here,
+            question,
+        }
+    }
+
     /// Makes the probe meaningful before a restart: traces of the previous process go.
     pub(crate) async fn prepare_restart(&self) -> Result<(), String> {
-        let Self::ControllerManager(config) = self else {
+        let Question::ControllerManager(config) = &self.question else {
             return Ok(());
         };
-        let accounts = default_accounts(config)?;
+        let accounts = Api::<ServiceAccount>::namespaced(self.client(config)?, "default");
         let parameters = DeleteParams::default();
         let delete = accounts.delete("default", &parameters);
         match tokio::time::timeout(LOOK, delete).await {
@@ -49,37 +97,50 @@ impl Probe {
 
     /// One look; `Err` says what was found.
     pub(crate) async fn look(&self) -> Result<(), String> {
-        let answer = async {
-            match self {
-                Self::Http {
-                    address,
-                    path,
-                    expect,
-                } => http_get(*address, path, expect).await,
-                Self::ApiServer(config) => ready_api_server(config).await,
-                Self::ControllerManager(config) => {
-                    let account = default_accounts(config)?.get_opt("default").await;
-                    match account.map_err(|error| error.to_string())? {
-                        Some(_) => Ok(()),
-                        None => Err("no ServiceAccount default/default yet".to_owned()),
-                    }
-                }
-            }
-        };
         let late = |_| Err(format!("no answer within {LOOK:?}"));
-        tokio::time::timeout(LOOK, answer)
+        tokio::time::timeout(LOOK, self.ask())
             .await
             .unwrap_or_else(late)
     }
+
+    async fn ask(&self) -> Result<(), String> {
+        match &self.question {
+            Question::Http {
+                address,
+                path,
+                expect,
+            } => http_get(&self.dialer, *address, path, expect).await,
+            Question::ApiServer(config) => ready_api_server(self.client(config)?).await,
+            Question::ControllerManager(config) => {
+                let accounts = Api::<ServiceAccount>::namespaced(self.client(config)?, "default");
+                let account = accounts.get_opt("default").await;
+                match account.map_err(|error| error.to_string())? {
+                    Some(_) => Ok(()),
+                    None => Err("no ServiceAccount default/default yet".to_owned()),
+                }
+            }
+            Question::Node(config, name) => {
+                let node = Api::<Node>::all(self.client(config)?).get_opt(name).await;
+                match node.map_err(|error| error.to_string())? {
+                    Some(_) => Ok(()),
+                    None => Err(format!("no Node {name} yet")),
+                }
+            }
+            Question::Socket(path) => match tokio::net::UnixStream::connect(path).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("{}: {error}", path.display())),
+            },
+        }
+    }
+
+    fn client(&self, config: &Config) -> Result<Client, String> {
+        self.dialer
+            .client(config)
+            .map_err(|error| error.to_string())
+    }
 }
 
-fn default_accounts(config: &Config) -> Result<Api<ServiceAccount>, String> {
-    let client = Client::try_from(config.clone()).map_err(|error| error.to_string())?;
-    Ok(Api::namespaced(client, "default"))
-}
-
-async fn ready_api_server(config: &Config) -> Result<(), String> {
-    let client = Client::try_from(config.clone()).map_err(|error| error.to_string())?;
+async fn ready_api_server(client: Client) -> Result<(), String> {
     let request = http::Request::get("/readyz")
         .body(Vec::new())
         .map_err(|e| e.to_string())?;
@@ -96,8 +157,13 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-async fn http_get(address: SocketAddr, path: &str, expect: &str) -> Result<(), String> {
-    let body = http_page(address, path).await?;
+async fn http_get(
+    dialer: &Dialer,
+    address: SocketAddr,
+    path: &str,
+    expect: &str,
+) -> Result<(), String> {
+    let body = http_page(dialer, address, path).await?;
     if body.contains(expect) {
         Ok(())
     } else {
@@ -106,9 +172,13 @@ async fn http_get(address: SocketAddr, path: &str, expect: &str) -> Result<(), S
 }
 
 /// The smallest HTTP client that can read a health page: the body of an answer 200.
-pub(crate) async fn http_page(address: SocketAddr, path: &str) -> Result<String, String> {
+pub(crate) async fn http_page(
+    dialer: &Dialer,
+    address: SocketAddr,
+    path: &str,
+) -> Result<String, String> {
     let ask = async {
-        let mut stream = TcpStream::connect(address).await?;
+        let mut stream = dialer.connect(address).await?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();

@@ -98,6 +98,8 @@ fn show_tail(log: &Path, tail: &str) -> String {
 pub(crate) struct Program {
     /// Name in this run, such as `a/etcd`.
     pub(crate) name: String,
+    /// Command that becomes the program, such as `nsenter` with its flags; empty for none.
+    pub(crate) enter: Vec<String>,
     /// Executable file.
     pub(crate) path: PathBuf,
     /// Arguments.
@@ -154,6 +156,7 @@ impl Process {
             .open(&self.program.log)?;
         let mut child = Command::new("sh")
             .args(["-c", LAUNCHER, "sh"])
+            .args(&self.program.enter)
             .arg(&self.program.path)
             .args(&self.program.args)
             .env("NO_COLOR", "1")
@@ -163,7 +166,7 @@ impl Process {
             .stderr(log)
             .process_group(0)
             .spawn()?;
-        let started = self.run.add(child.id()).and_then(|()| {
+        let started = self.run.add(child.id(), &self.program.name).and_then(|()| {
             let mut stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
             stdin.write_all(b"go\n")
         });
@@ -173,6 +176,11 @@ impl Process {
             return Err(error);
         }
         Ok(child)
+    }
+
+    /// Name in this run.
+    pub(crate) fn name(&self) -> &str {
+        &self.program.name
     }
 
     /// The log file.

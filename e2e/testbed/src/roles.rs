@@ -161,16 +161,12 @@ impl Cluster {
     ) -> Result<(), Error> {
         let plane = self.plane("run roles of Tombolo")?;
         let binary = tombolo().await?;
-        let address = plane.ports.address(health_port(component)?);
+        let address = plane.address(health_port(component)?);
         let mut args = flags(plane, role, component, &self.peers_directory()?);
         args.push(format!("--health-address={address}"));
         args.retain(|flag| !extra.iter().any(|extra| replaces(extra, flag)));
         args.extend(extra.iter().map(|&flag| flag.to_owned()));
-        let probe = Probe::Http {
-            address,
-            path: "/readyz",
-            expect: "",
-        };
+        let probe = Probe::http(plane.site.dialer.clone(), address, "/readyz", "");
         let mut managed = plane.managed(component, &binary, args, probe);
         managed.process.set_environment(environment);
         Ok(plane.components.launch(component, managed).await?)
@@ -179,20 +175,22 @@ impl Cluster {
     /// The health address of a role, which answers while the role runs.
     pub fn role_address(&self, role: Role) -> Result<SocketAddr, Error> {
         let plane = self.plane("run roles of Tombolo")?;
-        Ok(plane.ports.address(health_port(role.into())?))
+        Ok(plane.address(health_port(role.into())?))
     }
 
     /// A page of a role's health address, such as `/metrics`. Of a second replica, name the component.
     pub async fn role_page(&self, role: impl Into<Component>, path: &str) -> Result<String, Error> {
         let component = role.into();
         let plane = self.plane("run roles of Tombolo")?;
-        let address = plane.ports.address(health_port(component)?);
+        let address = plane.address(health_port(component)?);
         let failed = |answer| RoleError::Page {
             cluster: self.name.clone(),
             component,
             answer,
         };
-        Ok(http_page(address, path).await.map_err(failed)?)
+        Ok(http_page(&plane.site.dialer, address, path)
+            .await
+            .map_err(failed)?)
     }
 }
 
@@ -205,6 +203,10 @@ fn health_port(component: Component) -> Result<Port, RoleError> {
         Component::Etcd
         | Component::ApiServer
         | Component::ControllerManager
+        | Component::Scheduler
+        | Component::Containerd
+        | Component::Kubelet
+        | Component::KubeProxy
         | Component::MeshEtcd
         | Component::SecondMeshEtcd => Err(RoleError::NoRole { component }),
     }
@@ -225,7 +227,7 @@ fn flags(plane: &ControlPlane, role: Role, component: Component, peers: &Path) -
             } else {
                 Port::MeshEtcdClient
             };
-            let endpoint = plane.ports.url(etcd);
+            let endpoint = plane.url(etcd);
             ("mesh", vec![format!("--etcd-endpoints={endpoint}")])
         }
         Role::Operator => (

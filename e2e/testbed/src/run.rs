@@ -2,39 +2,68 @@
 //!
 //! The watchdog is a shell that holds one end of a pipe. When the other end closes, for whatever reason (the testbed was
 //! dropped, the test binary exited without running destructors, panicked, or was killed by any signal), it kills every
-//! process that is still registered and removes the directory. It must never learn a pid that this run did not start.
+//! process that is still registered, whatever is in the control groups of the run, and removes those and the directory. It
+//! must never learn a pid that this run did not start.
+//!
+//! Should the watchdog itself be killed, the file `records` in the directory says what there was; [`crate::down`] reads it.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     io::Write as _,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Mutex, Once, PoisonError},
+    sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
-/// What the watchdog does: keep the list of pids while the pipe is open, then kill them, wait until they are gone, and
-/// remove the directory. A file `keep` in the directory keeps all of it but the data of the etcd servers; `keep-all`
-/// keeps those too.
+use crate::records::Record;
+
+/// What the watchdog does: keep the lists of pids and control groups while the pipe is open, then kill what is in them,
+/// wait until it is gone, and remove the groups and the directory. A file `keep` in the directory keeps all of it but the
+/// data of servers; `keep-all` keeps those too.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
-pids=' '
-while read -r verb pid; do
+pids=' ' groups=''
+while read -r verb name; do
   case $verb in
-    add) pids="$pids$pid " ;;
-    del) pids="${pids%% $pid *} ${pids#* $pid }" ;;
+    add) pids="$pids$name " ;;
+    del) pids="${pids%% $name *} ${pids#* $name }" ;;
+    cgroup) groups="$groups $name" ;;
   esac
 done
 for pid in $pids; do kill -KILL "$pid"; done
+for group in $groups; do
+  for kill in /sys/fs/cgroup/"$group"/cgroup.kill /sys/fs/cgroup/unified/"$group"/cgroup.kill; do
+    if [ -e "$kill" ]; then echo 1 >"$kill"; fi
+  done
+done
 for pid in $pids; do
   tries=0
   while kill -0 "$pid" && [ "$tries" -lt 100 ]; do tries=$((tries + 1)); sleep 0.02; done
 done
+for group in $groups; do
+  tries=0
+  while left=$(find /sys/fs/cgroup -mindepth 1 -maxdepth 2 -type d -name "$group"); [ -n "$left" ] && [ "$tries" -lt 500 ]; do
+    find $left -depth -type d -exec rmdir {} \;
+    tries=$((tries + 1))
+    sleep 0.02
+  done
+done
+if [ -e "$1/keep" ] || [ -e "$1/keep-all" ]; then : >"$1/ended"; fi
 if [ -e "$1/keep-all" ]; then :
-elif [ -e "$1/keep" ]; then rm -rf "$1"/*/*-data
+elif [ -e "$1/keep" ]; then rm -rf "$1"/*/*-data "$1"/*/*.tar
 else rm -rf "$1"
 fi
 "#;
+
+/// How the directory of a run is called; random letters follow.
+pub(crate) const PREFIX: &str = "tombolo-testbed-";
+
+/// File that the watchdog makes when it keeps a directory whose processes have ended.
+pub(crate) const ENDED: &str = "ended";
+
+/// What a run started, a line each, see [`Record`].
+pub(crate) const RECORDS: &str = "records";
 
 /// Environment variable that keeps the directory of every run, data included.
 const KEEP: &str = "KEEP";
@@ -58,26 +87,16 @@ struct Watchdog {
 impl Run {
     /// Makes the directory, readable by this user only, and starts the watchdog.
     pub(crate) fn start() -> io::Result<Self> {
-        let directory = tempfile::Builder::new()
-            .prefix("tombolo-testbed-")
-            .tempdir()?
-            .keep();
-        let mut child = Command::new("sh")
-            .args(["-c", WATCHDOG, "tombolo-testbed-watchdog"])
-            .arg(&directory)
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        let pipe = child.stdin.take();
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?.keep();
         keep_on_panic();
         alive().push(directory.clone());
-        let run = Self {
-            directory,
-            watchdog: Mutex::new(Watchdog { child, pipe }),
-        };
+        let run = Self::watch(directory)?;
+        run.record(&Record::of_process("supervisor", std::process::id(), ""))?;
+        run.record(&Record::of_process(
+            "watchdog",
+            run.watchdog().child.id(),
+            "",
+        ))?;
         if std::env::var_os(KEEP).is_some_and(|value| !value.is_empty() && value != "0") {
             fs::write(run.directory.join("keep-all"), "")?;
             eprintln!(
@@ -88,13 +107,38 @@ impl Run {
         Ok(run)
     }
 
+    /// Starts a watchdog for a directory that exists. What it is told of is ended when the value is dropped.
+    pub(crate) fn watch(directory: PathBuf) -> io::Result<Self> {
+        let mut child = Command::new("sh")
+            .args(["-c", WATCHDOG, "tombolo-testbed-watchdog"])
+            .arg(&directory)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let pipe = child.stdin.take();
+        Ok(Self {
+            directory,
+            watchdog: Mutex::new(Watchdog { child, pipe }),
+        })
+    }
+
+    /// Name of this run, that of its directory.
+    pub(crate) fn name(&self) -> String {
+        let name = self.directory.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// Where this run keeps its files.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Has the watchdog kill `pid` at the end.
-    pub(crate) fn add(&self, pid: u32) -> io::Result<()> {
+    pub(crate) fn add(&self, pid: u32, name: &str) -> io::Result<()> {
+        self.record(&Record::of_process("process", pid, name))?;
         self.tell("add", pid)
     }
 
@@ -103,10 +147,28 @@ impl Run {
         self.tell("del", pid)
     }
 
-    fn tell(&self, verb: &str, pid: u32) -> io::Result<()> {
-        let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Has the watchdog end what is in the control groups called as this run, and remove them. To be called before they
+    /// are made.
+    pub(crate) fn add_cgroups(&self) -> io::Result<()> {
+        self.record(&Record::Cgroups)?;
+        self.tell("cgroup", self.name())
+    }
+
+    /// Tells the watchdog.
+    pub(crate) fn tell(&self, verb: &str, name: impl fmt::Display) -> io::Result<()> {
+        let mut watchdog = self.watchdog();
         let pipe = watchdog.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(pipe, "{verb} {pid}")
+        writeln!(pipe, "{verb} {name}")
+    }
+
+    fn record(&self, record: &Record) -> io::Result<()> {
+        let path = self.directory.join(RECORDS);
+        let mut file = fs::File::options().create(true).append(true).open(path)?;
+        file.write_all(format!("{record}\n").as_bytes())
+    }
+
+    fn watchdog(&self) -> MutexGuard<'_, Watchdog> {
+        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps nothing of this run after all.
@@ -135,7 +197,7 @@ impl Drop for Run {
     }
 }
 
-fn alive() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+fn alive() -> MutexGuard<'static, Vec<PathBuf>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -174,7 +236,7 @@ mod tests {
         let directory = run.directory().to_owned();
         let [mut first, mut forgotten, mut last] = [(); 3].map(|()| sleeper());
         for child in [&first, &forgotten, &last] {
-            run.add(child.id()).unwrap();
+            run.add(child.id(), "a/sleep").unwrap();
         }
         run.forget(forgotten.id()).unwrap();
 
@@ -217,6 +279,7 @@ mod tests {
         drop(run);
 
         assert!(directory.join("a/etcd-data").exists());
+        assert!(directory.join(ENDED).exists());
         fs::remove_dir_all(directory).unwrap();
     }
 

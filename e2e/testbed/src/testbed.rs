@@ -9,7 +9,7 @@ use crate::{
     Cluster, Error, Provider,
     api::{ControlPlane, MAX_CLUSTERS},
     assets::Assets,
-    contexts,
+    contexts, local,
     run::Run,
 };
 
@@ -37,6 +37,7 @@ impl Testbed {
         }
         match provider {
             Provider::Api => Self::start_control_planes(n).await,
+            Provider::Local => Self::start_local(n).await,
             Provider::Contexts(names) => {
                 let opened = contexts::open(names, n).await?;
                 let clusters = (1..).zip(opened);
@@ -61,6 +62,17 @@ impl Testbed {
             .await
             .inspect_err(|_| run.keep("clusters did not start"))?;
         let clusters = planes.into_iter().map(Cluster::of_control_plane);
+        Ok(Self {
+            clusters: clusters.collect::<Result<_, _>>()?,
+            run,
+        })
+    }
+
+    async fn start_local(n: usize) -> Result<Self, Error> {
+        let run = Arc::new(Run::start().map_err(Error::Run)?);
+        let started = local::start(&run, n).await;
+        let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
+        let clusters = started.into_iter().map(Cluster::of_local);
         Ok(Self {
             clusters: clusters.collect::<Result<_, _>>()?,
             run,
@@ -106,8 +118,18 @@ impl Testbed {
         self.run.discard();
     }
 
-    /// Memory that the processes of all clusters hold, in bytes (resident, shared pages counted for each).
+    /// Pids of all processes on the nodes, those in pods included; none when there are no nodes.
+    pub fn pids_with_pods(&self) -> Vec<u32> {
+        let first = self.clusters.first();
+        first.and_then(Cluster::pids_with_pods).unwrap_or_default()
+    }
+
+    /// Memory that the processes of all clusters hold, pods included, in bytes (resident, shared pages counted for each).
     pub fn resident_bytes(&self) -> Result<u64, Error> {
+        let pids = self.pids_with_pods();
+        if !pids.is_empty() {
+            return Ok(pids.into_iter().filter_map(resident_bytes).sum());
+        }
         let mut sum = 0;
         for cluster in &self.clusters {
             sum += cluster

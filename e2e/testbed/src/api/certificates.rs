@@ -1,4 +1,5 @@
-//! Certificates of one control plane: a CA of its own, the server's pair, an administrator, the ServiceAccount key.
+//! Certificates of one control plane: a CA of its own, the server's pair, an administrator, the ServiceAccount key, and
+//! what is signed by that CA afterwards, for the components of a node.
 
 use std::{
     fs, io,
@@ -40,43 +41,75 @@ pub enum CertificateError {
 
 /// Files in one directory, and what clients need in memory.
 #[derive(Debug)]
-pub(super) struct Certificates {
+pub(crate) struct Certificates {
     directory: PathBuf,
-    pub(super) ca: String,
-    pub(super) admin_certificate: String,
-    pub(super) admin_key: String,
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) ca: String,
+    pub(super) admin: Pair,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Certificates {
-    /// Makes the set and writes it to `directory`. `service_ips` are the first IPs of the service ranges: the API
-    /// server is reached by them from inside a cluster.
-    pub(super) fn make(directory: &Path, service_ips: &[IpAddr]) -> Result<Self, CertificateError> {
-        let (ca, ca_pem) = make_ca().map_err(in_step("ca"))?;
-        let (server, server_key) = sign(&ca, &server(service_ips)).map_err(in_step("apiserver"))?;
-        let (admin, admin_key) = sign(&ca, &admin()).map_err(in_step("admin"))?;
+    /// Makes the set and writes it to `directory`. `server_ips` are the addresses by which the API server is reached,
+    /// besides 127.0.0.1.
+    pub(super) fn make(directory: &Path, server_ips: &[IpAddr]) -> Result<Self, CertificateError> {
+        let (issuer, ca) = make_ca().map_err(in_step("ca"))?;
+        let server = sign(&issuer, &server(server_ips)).map_err(in_step("apiserver"))?;
+        let admin = subject("testbed-admin", Some("system:masters"));
+        let admin = sign(&issuer, &client(admin)).map_err(in_step("admin"))?;
         let accounts = KeyPair::generate().map_err(in_step("sa"))?;
         let made = Self {
             directory: directory.to_owned(),
-            ca: ca_pem,
-            admin_certificate: admin,
-            admin_key,
+            issuer,
+            ca,
+            admin,
         };
-        let files = [
-            ("ca.crt", made.ca.as_str()),
-            ("apiserver.crt", &server),
-            ("apiserver.key", &server_key),
-            ("sa.key", &accounts.serialize_pem()),
-            ("sa.pub", &accounts.public_key_pem()),
-        ];
-        for (name, content) in files {
-            let path = directory.join(name);
-            fs::write(&path, content).map_err(|source| CertificateError::Write { path, source })?;
-        }
+        made.write("ca.crt", &made.ca)?;
+        made.write_pair("apiserver", &server)?;
+        made.write_pair("admin", &made.admin)?;
+        made.write("sa.key", &accounts.serialize_pem())?;
+        made.write("sa.pub", &accounts.public_key_pem())?;
         Ok(made)
     }
 
+    /// A client's pair.
+    pub(crate) fn client(&self, common_name: &str) -> Result<Pair, CertificateError> {
+        sign(&self.issuer, &client(subject(common_name, None))).map_err(in_step("client"))
+    }
+
+    /// The pair of a kubelet, as a client and as a server, also written as `kubelet.crt` and `kubelet.key`.
+    pub(crate) fn kubelet(&self, node: &str, ips: &[IpAddr]) -> Result<Pair, CertificateError> {
+        let mut params = client(subject(
+            &format!("system:node:{node}"),
+            Some("system:nodes"),
+        ));
+        let names = ips.iter().map(|ip| SanType::IpAddress(*ip));
+        params.subject_alt_names = names.collect();
+        let usages = &mut params.extended_key_usages;
+        usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        let pair = sign(&self.issuer, &params).map_err(in_step("kubelet"))?;
+        self.write_pair("kubelet", &pair)?;
+        Ok(pair)
+    }
+
+    fn write_pair(&self, name: &str, pair: &Pair) -> Result<(), CertificateError> {
+        self.write(&format!("{name}.crt"), &pair.certificate)?;
+        self.write(&format!("{name}.key"), &pair.key)
+    }
+
+    fn write(&self, name: &str, content: &str) -> Result<(), CertificateError> {
+        let path = self.directory.join(name);
+        fs::write(&path, content).map_err(|source| CertificateError::Write { path, source })
+    }
+
     /// Path of one of the files, as an argument of a program.
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 }
@@ -94,7 +127,7 @@ fn make_ca() -> Result<(Issuer<'static, KeyPair>, String), rcgen::Error> {
     Ok((Issuer::new(params, key), pem))
 }
 
-fn server(service_ips: &[IpAddr]) -> CertificateParams {
+fn server(ips: &[IpAddr]) -> CertificateParams {
     let mut params = subject("kube-apiserver", None);
     let names = [
         "kubernetes",
@@ -106,7 +139,7 @@ fn server(service_ips: &[IpAddr]) -> CertificateParams {
         .iter()
         .filter_map(|name| Some(SanType::DnsName((*name).try_into().ok()?)));
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let ips = service_ips
+    let ips = ips
         .iter()
         .chain([&loopback])
         .map(|ip| SanType::IpAddress(*ip));
@@ -115,8 +148,7 @@ fn server(service_ips: &[IpAddr]) -> CertificateParams {
     params
 }
 
-fn admin() -> CertificateParams {
-    let mut params = subject("testbed-admin", Some("system:masters"));
+fn client(mut params: CertificateParams) -> CertificateParams {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params
 }
@@ -138,11 +170,9 @@ fn subject(common_name: &str, organization: Option<&str>) -> CertificateParams {
     params
 }
 
-fn sign(
-    ca: &Issuer<'static, KeyPair>,
-    params: &CertificateParams,
-) -> Result<(String, String), rcgen::Error> {
+fn sign(ca: &Issuer<'static, KeyPair>, params: &CertificateParams) -> Result<Pair, rcgen::Error> {
     let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, ca)?;
-    Ok((certificate.pem(), key.serialize_pem()))
+    let certificate = params.signed_by(&key, ca)?.pem();
+    let key = key.serialize_pem();
+    Ok(Pair { certificate, key })
 }

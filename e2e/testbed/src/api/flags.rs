@@ -1,4 +1,4 @@
-//! Flags of etcd, kube-apiserver and kube-controller-manager for a control plane without nodes.
+//! Flags of etcd, kube-apiserver and kube-controller-manager, for a control plane without nodes and for one that has one.
 
 use super::{
     certificates::Certificates,
@@ -33,7 +33,7 @@ pub(super) fn api_server(
     ports: &Ports,
 ) -> Vec<String> {
     let address = ports.address(Port::ApiServer);
-    vec![
+    let mut flags = vec![
         format!("--etcd-servers={}", ports.url(Port::EtcdClient)),
         format!("--bind-address={}", address.ip()),
         format!("--secure-port={}", address.port()),
@@ -53,10 +53,28 @@ pub(super) fn api_server(
             certificates.file("sa.key")
         ),
         format!("--service-cluster-ip-range={}", network.services()),
-        "--endpoint-reconciler-type=none".to_owned(),
+    ];
+    flags.extend(match ports {
         // Fake pods need no account, and must not have to wait until a new namespace has one.
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
-    ]
+        Ports::Loopback(_) => vec![
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+        ],
+        Ports::Node(ip) => vec![
+            format!("--advertise-address={ip}"),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            format!(
+                "--kubelet-certificate-authority={}",
+                certificates.file("ca.crt")
+            ),
+            format!(
+                "--kubelet-client-certificate={}",
+                certificates.file("admin.crt")
+            ),
+            format!("--kubelet-client-key={}", certificates.file("admin.key")),
+        ],
+    });
+    flags
 }
 
 /// kube-controller-manager. Without credentials per controller and with a high request rate it does its first work
@@ -64,9 +82,10 @@ pub(super) fn api_server(
 pub(super) fn controller_manager(
     certificates: &Certificates,
     network: Network,
+    ports: &Ports,
     kubeconfig: &str,
 ) -> Vec<String> {
-    vec![
+    let mut flags = vec![
         format!("--kubeconfig={kubeconfig}"),
         format!(
             "--service-account-private-key-file={}",
@@ -84,6 +103,9 @@ pub(super) fn controller_manager(
         "--allocate-node-cidrs=true".to_owned(),
         "--node-cidr-mask-size-ipv4=24".to_owned(),
         "--node-cidr-mask-size-ipv6=112".to_owned(),
-        format!("--controllers={CONTROLLERS}"),
-    ]
+    ];
+    if let Ports::Loopback(_) = ports {
+        flags.push(format!("--controllers={CONTROLLERS}"));
+    }
+    flags
 }

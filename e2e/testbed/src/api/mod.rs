@@ -1,41 +1,78 @@
-//! Provider `api`: etcd, kube-apiserver and kube-controller-manager as processes on loopback, and an etcd for the mesh.
+//! Control planes: etcd, kube-apiserver and kube-controller-manager as processes, and an etcd for the mesh.
+//!
+//! On loopback they are all that provider `api` has; inside the namespaces of a node they are the control plane of
+//! provider `local` (see [`Site`]).
 
 mod certificates;
 mod flags;
+mod kubeconfig;
 mod network;
 
 use std::{
     fs, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-
-use self::certificates::Certificates;
-pub(crate) use self::network::{MAX_CLUSTERS, Network, Port, Ports};
 pub use self::{certificates::CertificateError, network::PortError};
+pub(crate) use self::{
+    certificates::{Certificates, Pair},
+    kubeconfig::kubeconfig,
+    network::{MAX_CLUSTERS, Network, Port, Ports},
+};
 use crate::{
     Component, Error,
     assets::Assets,
     component::{ComponentError, Components, Managed},
+    dialer::Dialer,
     probe::Probe,
     process::{Process, Program},
     roles::replaces,
     run::Run,
 };
 
-/// What this provider holds for one cluster.
+/// Where the processes of a control plane run and listen.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) ports: Ports,
+    /// How this process reaches them.
+    pub(crate) dialer: Dialer,
+    /// Command that becomes each of the programs, see [`Program`].
+    pub(crate) enter: Vec<String>,
+}
+
+impl Site {
+    /// Ports on 127.0.0.1 of this machine.
+    pub(crate) fn loopback() -> Result<Self, PortError> {
+        Ok(Self {
+            ports: Ports::claim()?,
+            dialer: Dialer::Here,
+            enter: Vec::new(),
+        })
+    }
+
+    /// Addresses of the API server besides 127.0.0.1.
+    fn server_ips(&self, network: Network) -> Vec<IpAddr> {
+        let mut ips = network.first_services().to_vec();
+        if let Ports::Node(ip) = self.ports {
+            ips.push(ip.into());
+        }
+        ips
+    }
+}
+
+/// The processes of one control plane.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     pub(crate) name: String,
     pub(crate) id: u32,
     pub(crate) network: Network,
-    pub(crate) ports: Ports,
+    pub(crate) site: Site,
     pub(crate) directory: PathBuf,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) config: kube::Config,
+    pub(crate) certificates: Certificates,
     pub(crate) components: Components,
     run: Arc<Run>,
 }
@@ -48,45 +85,56 @@ impl ControlPlane {
         name: String,
         index: usize,
     ) -> Result<Self, Error> {
-        let network = Network::new(index).ok_or(Error::Count { asked: index + 1 })?;
-        let ports = Ports::claim()?;
-        let directory = run.directory().join(&name);
-        let certificates_directory = directory.join("certificates");
-        fs::create_dir_all(&certificates_directory).map_err(in_file(&certificates_directory))?;
-        let certificates = Certificates::make(&certificates_directory, &network.first_services())?;
-        let kubeconfig = directory.join("kubeconfig");
-        let (text, config) = admin_config(&name, &certificates, &ports).await?;
-        fs::write(&kubeconfig, text).map_err(in_file(&kubeconfig))?;
-        let plane = Self {
-            id: u32::try_from(index + 1).unwrap_or(u32::MAX),
-            components: Components::new(&name),
-            name,
-            network,
-            ports,
-            directory,
-            kubeconfig,
-            config,
-            run,
-        };
-        plane.start_components(assets, &certificates).await?;
+        let plane = Self::prepare(run, name, index, Site::loopback()?).await?;
+        plane.start_components(assets).await?;
         Ok(plane)
     }
 
-    async fn start_components(
-        &self,
-        assets: &Assets,
-        certificates: &Certificates,
-    ) -> Result<(), ComponentError> {
+    /// Writes the files of a control plane of which nothing runs yet.
+    pub(crate) async fn prepare(
+        run: Arc<Run>,
+        name: String,
+        index: usize,
+        site: Site,
+    ) -> Result<Self, Error> {
+        let network = Network::new(index).ok_or(Error::Count { asked: index + 1 })?;
+        let directory = run.directory().join(&name);
+        let certificates_directory = directory.join("certificates");
+        fs::create_dir_all(&certificates_directory).map_err(in_file(&certificates_directory))?;
+        let ips = site.server_ips(network);
+        let certificates = Certificates::make(&certificates_directory, &ips)?;
+        let server = site.ports.address(Port::ApiServer);
+        let text = kubeconfig(&name, server, &certificates.ca, &certificates.admin);
+        let kubeconfig = directory.join("kubeconfig");
+        fs::write(&kubeconfig, &text).map_err(in_file(&kubeconfig))?;
+        Ok(Self {
+            id: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            components: Components::new(&name),
+            config: kubeconfig::config(&text).await?,
+            name,
+            network,
+            site,
+            directory,
+            kubeconfig,
+            certificates,
+            run,
+        })
+    }
+
+    /// Starts the processes and waits until they work.
+    pub(crate) async fn start_components(&self, assets: &Assets) -> Result<(), ComponentError> {
+        let (certificates, network) = (&self.certificates, self.network);
+        let (ports, dialer) = (&self.site.ports, &self.site.dialer);
         let kubernetes = async {
             self.launch_etcd(Component::Etcd, assets, Port::EtcdClient, Port::EtcdPeer)
                 .await?;
-            let flags = flags::api_server(certificates, self.network, &self.ports);
-            let probe = Probe::ApiServer(self.config.clone());
+            let flags = flags::api_server(certificates, network, ports);
+            let probe = Probe::api_server(dialer.clone(), self.config.clone());
             self.launch(Component::ApiServer, &assets.kube_apiserver, flags, probe)
                 .await?;
             let kubeconfig = self.kubeconfig.display().to_string();
-            let flags = flags::controller_manager(certificates, self.network, &kubeconfig);
-            let probe = Probe::ControllerManager(self.config.clone());
+            let flags = flags::controller_manager(certificates, network, ports, &kubeconfig);
+            let probe = Probe::controller_manager(dialer.clone(), self.config.clone());
             let path = &assets.kube_controller_manager;
             self.launch(Component::ControllerManager, path, flags, probe)
                 .await
@@ -97,6 +145,16 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Where one of the servers listens.
+    pub(crate) fn address(&self, port: Port) -> SocketAddr {
+        self.site.ports.address(port)
+    }
+
+    /// URL of one of them, without TLS.
+    pub(crate) fn url(&self, port: Port) -> String {
+        self.site.ports.url(port)
+    }
+
     async fn launch_etcd(
         &self,
         component: Component,
@@ -105,13 +163,10 @@ impl ControlPlane {
         peer: Port,
     ) -> Result<(), ComponentError> {
         let data = self.directory.join(format!("{component}-data"));
-        let flags = flags::etcd(&data.display().to_string(), &self.ports, client, peer);
-        let address = self.ports.address(client);
-        let probe = Probe::Http {
-            address,
-            path: "/health",
-            expect: "true",
-        };
+        let ports = &self.site.ports;
+        let flags = flags::etcd(&data.display().to_string(), ports, client, peer);
+        let dialer = self.site.dialer.clone();
+        let probe = Probe::http(dialer, ports.address(client), "/health", "true");
         let mut managed = self.managed(component, &assets.etcd, flags, probe);
         let of_mesh = matches!(component, Component::MeshEtcd | Component::SecondMeshEtcd);
         managed.data = of_mesh.then_some(data);
@@ -139,14 +194,10 @@ impl ControlPlane {
         let assets = Assets::find()?;
         let (client, peer) = (Port::SecondMeshEtcdClient, Port::SecondMeshEtcdPeer);
         let data = self.directory.join(format!("{component}-data"));
-        let mut flags = flags::etcd(&data.display().to_string(), &self.ports, client, peer);
+        let mut flags = flags::etcd(&data.display().to_string(), &self.site.ports, client, peer);
         flags.retain(|flag| !extra.iter().any(|extra| replaces(extra, flag)));
         flags.extend(extra.iter().map(|&flag| flag.to_owned()));
-        let probe = Probe::Http {
-            address: metrics,
-            path: "/readyz",
-            expect: "",
-        };
+        let probe = Probe::http(self.site.dialer.clone(), metrics, "/readyz", "");
         Ok(self.launch(component, &assets.etcd, flags, probe).await?)
     }
 
@@ -172,6 +223,7 @@ impl ControlPlane {
     ) -> Managed {
         let program = Program {
             name: format!("{}/{component}", self.name),
+            enter: self.site.enter.clone(),
             path: path.to_owned(),
             args,
             environment: Vec::new(),
@@ -185,35 +237,7 @@ impl ControlPlane {
     }
 }
 
-fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::File { path, source }
-}
-
-/// The administrator's kubeconfig, as text and as a client's configuration.
-async fn admin_config(
-    name: &str,
-    certificates: &Certificates,
-    ports: &Ports,
-) -> Result<(String, kube::Config), Error> {
-    let encode = |pem: &str| data_encoding::BASE64.encode(pem.as_bytes());
-    let json = serde_json::json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": name,
-        "clusters": [{ "name": name, "cluster": {
-            "server": format!("https://{}", ports.address(Port::ApiServer)),
-            "certificate-authority-data": encode(&certificates.ca),
-        }}],
-        "users": [{ "name": name, "user": {
-            "client-certificate-data": encode(&certificates.admin_certificate),
-            "client-key-data": encode(&certificates.admin_key),
-        }}],
-        "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
-    });
-    let text = format!("{json:#}\n");
-    let kubeconfig = Kubeconfig::from_yaml(&text)?;
-    let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok((text, config))
 }

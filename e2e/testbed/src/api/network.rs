@@ -27,6 +27,9 @@ pub enum PortError {
     },
 }
 
+/// First port of what has no customary one on a node.
+const NODE_PORTS: u16 = 9870;
+
 /// What listens on the ports of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Port {
@@ -43,12 +46,22 @@ pub(crate) enum Port {
     SecondMeshHealth,
 }
 
+/// Where the servers of one cluster listen.
+#[derive(Debug)]
+pub(crate) enum Ports {
+    /// On 127.0.0.1 of this machine.
+    Loopback(Block),
+    /// On the address of a node that has a network namespace of its own, so that the numbers are the same in each. Its
+    /// clients are peers; the etcd of the API server listens on 127.0.0.1 there.
+    Node(Ipv4Addr),
+}
+
 /// A block of ports on 127.0.0.1 that no other testbed on this machine uses while this value lives.
 ///
 /// They are outside the range that the system gives to outgoing connections: a client that tries a dead port of that
 /// range over and over can end up connected to itself, and then the server cannot come back.
 #[derive(Debug)]
-pub(crate) struct Ports {
+pub(crate) struct Block {
     first: u16,
     /// Listens on the last port of the block, where nobody connects: whoever else wants the block finds it taken, also
     /// while none of the servers runs. It ends with the process.
@@ -72,10 +85,10 @@ impl Ports {
             if let Some(claim) = listen(last)
                 && (first..last).all(|port| listen(port).is_some())
             {
-                return Ok(Self {
+                return Ok(Self::Loopback(Block {
                     first,
                     _claim: claim,
-                });
+                }));
             }
         }
         Err(PortError::Exhausted { range })
@@ -83,7 +96,17 @@ impl Ports {
 
     /// Address of one of them.
     pub(crate) fn address(&self, port: Port) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.first + port as u16).into()
+        match (self, port) {
+            (Self::Loopback(block), port) => {
+                (Ipv4Addr::LOCALHOST, block.first + port as u16).into()
+            }
+            (Self::Node(ip), Port::ApiServer) => (*ip, 6443).into(),
+            (Self::Node(_), Port::EtcdClient | Port::EtcdPeer) => {
+                (Ipv4Addr::LOCALHOST, NODE_PORTS + port as u16).into()
+            }
+            (Self::Node(ip), Port::MeshEtcdClient) => (*ip, 2379).into(),
+            (Self::Node(ip), port) => (*ip, NODE_PORTS + port as u16).into(),
+        }
     }
 
     /// URL of one of them, without TLS.
@@ -138,10 +161,34 @@ impl Network {
         [Ipv4Addr::new(10, n, 0, 1).into(), v6.into()]
     }
 
+    /// Address of the DNS Service in each service range.
+    pub(crate) fn dns(self) -> [String; 2] {
+        let n = 96 + self.index;
+        [format!("10.{n}.0.10"), format!("fd00:{n}::a")]
+    }
+
     /// Pod ranges for `--cluster-cidr`.
     pub(crate) fn pods(self) -> String {
+        self.pod_ranges().join(",")
+    }
+
+    /// Pod range of each family.
+    pub(crate) fn pod_ranges(self) -> [String; 2] {
         let n = 128 + self.index;
-        format!("10.{n}.0.0/16,fd00:{n}::/104")
+        [format!("10.{n}.0.0/16"), format!("fd00:{n}::/104")]
+    }
+
+    /// What the first node gets of each pod range, by the masks that kube-controller-manager is given.
+    pub(crate) fn first_node_ranges(self) -> [String; 2] {
+        let n = 128 + self.index;
+        [format!("10.{n}.0.0/24"), format!("fd00:{n}::/112")]
+    }
+
+    /// Addresses of the node, in the network that all nodes of a testbed share.
+    pub(crate) fn node(self) -> (Ipv4Addr, Ipv6Addr) {
+        let n = u16::from(self.index) + 1;
+        let v4 = Ipv4Addr::new(172, 30, self.index + 1, 1);
+        (v4, Ipv6Addr::new(0xfd00, 0x30, 0, 0, 0, 0, 0, n))
     }
 
     /// Addresses of the pod with this number; they repeat after 65 000 pods.
@@ -157,6 +204,8 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -179,23 +228,50 @@ mod tests {
     fn two_claims_share_no_port() {
         let [a, b] = [Ports::claim().unwrap(), Ports::claim().unwrap()];
 
-        assert!(
-            a.first.abs_diff(b.first) >= BLOCK,
-            "{} and {}",
-            a.first,
-            b.first
-        );
+        let [a, b] = [first(&a), first(&b)];
+        assert!(a.abs_diff(b) >= BLOCK, "{a} and {b}");
     }
 
     #[test]
     fn a_taken_port_is_not_claimed() {
         let ports = Ports::claim().unwrap();
         let _taken = TcpListener::bind(ports.address(Port::OperatorHealth)).unwrap();
-        let first = ports.first;
+        let taken = first(&ports);
         drop(ports);
 
         let next = Ports::claim().unwrap();
 
-        assert_ne!(next.first, first);
+        assert_ne!(first(&next), taken);
+    }
+
+    #[test]
+    fn the_ports_of_a_node_differ_and_only_the_etcd_of_the_api_server_is_private() {
+        let all = [
+            Port::ApiServer,
+            Port::EtcdClient,
+            Port::EtcdPeer,
+            Port::MeshEtcdClient,
+            Port::MeshEtcdPeer,
+            Port::MeshHealth,
+            Port::OperatorHealth,
+            Port::SecondOperatorHealth,
+            Port::SecondMeshEtcdClient,
+            Port::SecondMeshEtcdPeer,
+            Port::SecondMeshHealth,
+        ];
+        let node = Ports::Node(Network::new(1).unwrap().node().0);
+
+        let numbers: BTreeSet<_> = all.iter().map(|port| node.address(*port).port()).collect();
+        let private = all
+            .iter()
+            .filter(|port| node.address(**port).ip().is_loopback());
+
+        assert_eq!(numbers.len(), all.len());
+        assert_eq!(private.count(), 2);
+        assert_eq!(node.address(Port::ApiServer).to_string(), "172.30.2.1:6443");
+    }
+
+    fn first(ports: &Ports) -> u16 {
+        ports.address(Port::ApiServer).port()
     }
 }

@@ -1,0 +1,84 @@
+//! `tombolo-testbed up [CLUSTERS]`: clusters with nodes, until it is interrupted. `tombolo-testbed down`: takes away what
+//! runs left that were killed together with their watchdog.
+
+use std::process::ExitCode;
+
+use tombolo_testbed::{Cluster, Error, Leftover, Provider, Testbed, down};
+
+const USAGE: &str = "usage: tombolo-testbed up [CLUSTERS] | tombolo-testbed down\n\
+    up    starts clusters of provider local (2), says how to reach them, and ends them when it is interrupted\n\
+    down  removes what killed runs left, looking in TMPDIR, or /tmp";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["down"] => take_down(),
+        ["up"] => report(up(2).await),
+        ["up", count] if count.parse::<usize>().is_ok() => {
+            report(up(count.parse().unwrap_or(2)).await)
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report(outcome: Result<(), Error>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Exit code 1 when something is left.
+fn take_down() -> ExitCode {
+    let parent = std::env::temp_dir();
+    let found = match down(&parent) {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("{}: {error}", parent.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    if found.is_empty() {
+        println!("nothing is left of any run in {}", parent.display());
+    }
+    for leftover in &found {
+        println!("{leftover}");
+    }
+    let failed = found.iter().any(|it| matches!(it, Leftover::Left { .. }));
+    ExitCode::from(u8::from(failed))
+}
+
+async fn up(count: usize) -> Result<(), Error> {
+    let bed = Testbed::start_with(&Provider::Local, count).await?;
+    for cluster in bed.clusters() {
+        println!("{}", how_to_reach(cluster)?);
+    }
+    println!(
+        "logs are in {}; interrupt this to end",
+        bed.directory().display()
+    );
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(Error::Run)?;
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+fn how_to_reach(cluster: &Cluster) -> Result<String, Error> {
+    let kubectl = format!(
+        "kubectl --kubeconfig {} get pods -A",
+        cluster.kubeconfig()?.display()
+    );
+    let enter = cluster.enter()?.join(" ");
+    Ok(format!("{}: {enter} {kubectl}", cluster.name()))
+}

@@ -1,0 +1,246 @@
+//! Provider `local`: complete clusters on this machine, without Docker and without a registry.
+//!
+//! Each cluster is one node with a network namespace, a mount namespace and control groups of its own, in which etcd, the
+//! control plane, containerd, kubelet, kube-proxy and CoreDNS run. The nodes are joined by a bridge in one more network
+//! namespace, the hub. Nothing listens or changes in the network namespace of the machine: this process reaches the API
+//! servers through sockets that were made inside (`dialer.rs`), and what a run made ends with it (`run.rs`).
+
+mod cgroup;
+mod config;
+mod dns;
+mod error;
+mod image;
+mod images;
+mod links;
+mod namespaces;
+mod node;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::try_join_all;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node as KubeNode};
+use kube::Api;
+use tokio::sync::OnceCell;
+
+pub use self::error::LocalError;
+use self::{
+    cgroup::Cgroups,
+    namespaces::{Namespaces, Setup},
+    node::{Node, node_name},
+};
+use crate::{
+    Error,
+    api::{ControlPlane, Network, in_file},
+    assets::{Assets, NodeAssets},
+    command::Invocation,
+    run::Run,
+    wait::eventually,
+};
+
+/// Longest wait for a node and for cluster DNS, when many clusters start on a busy machine. Two take about 10 s.
+const READY_BUDGET: Duration = Duration::from_mins(2);
+
+/// Where nodes have directories of their own.
+const OWN: [&str; 2] = ["/var", "/run"];
+
+/// What all clusters of a testbed share.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    hub: Namespaces,
+    cgroups: Cgroups,
+    assets: NodeAssets,
+    run: Arc<Run>,
+    base_images: OnceCell<PathBuf>,
+    tombolo_image: OnceCell<PathBuf>,
+}
+
+/// One cluster with a node.
+#[derive(Debug)]
+pub(crate) struct LocalCluster {
+    // Processes end before the namespaces they are in: fields drop in this order.
+    pub(crate) plane: ControlPlane,
+    node: Node,
+    ground: Arc<Ground>,
+}
+
+/// Starts `n` clusters and waits until their nodes and DNS are ready.
+pub(crate) async fn start(run: &Arc<Run>, n: usize) -> Result<Vec<LocalCluster>, Error> {
+    let (assets, node_assets) = (Assets::find()?, NodeAssets::find()?);
+    let ground = Arc::new(Ground::make(run, node_assets).await?);
+    let starting = ('a'..).take(n).enumerate().map(|(index, letter)| {
+        let ground = Arc::clone(&ground);
+        LocalCluster::start(ground, &assets, letter.to_string(), (index, n))
+    });
+    try_join_all(starting).await
+}
+
+impl Ground {
+    async fn make(run: &Arc<Run>, assets: NodeAssets) -> Result<Self, Error> {
+        let directory = run.directory();
+        if OWN.iter().any(|own| directory.starts_with(own)) {
+            let directory = directory.to_owned();
+            return Err(LocalError::Directory { directory }.into());
+        }
+        let cgroups = Cgroups::make(run)?;
+        cgroups.add_cluster("hub")?;
+        let own = directory.join("hub");
+        fs::create_dir_all(&own).map_err(in_file(&own))?;
+        let setup = Setup {
+            name: "hub".to_owned(),
+            directory: own,
+            mounts: false,
+            script: include_str!("hub.sh"),
+            arguments: Vec::new(),
+        };
+        let hub = Namespaces::make(run, &assets, cgroups.enter("hub"), setup).await?;
+        Ok(Self {
+            hub,
+            cgroups,
+            assets,
+            run: Arc::clone(run),
+            base_images: OnceCell::new(),
+            tombolo_image: OnceCell::new(),
+        })
+    }
+
+    /// The archive of the images that every node has, made once.
+    async fn base_images(&self) -> Result<&Path, Error> {
+        let directory = self.run.directory().join("images/base-data");
+        let make = || images::base(&directory, &self.assets);
+        Ok(self.base_images.get_or_try_init(make).await?)
+    }
+
+    async fn tombolo_image(&self, binary: &Path) -> Result<&Path, Error> {
+        let directory = self.run.directory().join("images/tombolo-data");
+        let make = || images::tombolo(&directory, &self.assets, binary);
+        Ok(self.tombolo_image.get_or_try_init(make).await?)
+    }
+}
+
+impl LocalCluster {
+    async fn start(
+        ground: Arc<Ground>,
+        assets: &Assets,
+        name: String,
+        (index, count): (usize, usize),
+    ) -> Result<Self, Error> {
+        let shared = (&ground.cgroups, &ground.hub);
+        let run = &ground.run;
+        let node = Node::make(run, &ground.assets, shared, (index, count), &name).await?;
+        let network = Network::new(index).ok_or(Error::Count { asked: index + 1 })?;
+        let site = node.site(network);
+        let plane = ControlPlane::prepare(Arc::clone(run), name, index, site).await?;
+        let cluster = Self {
+            plane,
+            node,
+            ground,
+        };
+        let control_plane = async {
+            cluster.plane.start_components(assets).await?;
+            let node = &cluster.node;
+            futures::future::try_join(cluster.apply_dns(), node.start_scheduler(&cluster.plane))
+                .await?;
+            Ok::<_, Error>(())
+        };
+        let runtime = async {
+            let images = cluster.ground.base_images().await?;
+            cluster.node.start_containerd(&cluster.plane, images).await
+        };
+        Box::pin(futures::future::try_join(control_plane, runtime)).await?;
+        cluster.node.start_kubelet_and_proxy(&cluster.plane).await?;
+        cluster.wait_ready().await?;
+        Ok(cluster)
+    }
+
+    async fn apply_dns(&self) -> Result<(), Error> {
+        let failed = |source| self.api_error("create cluster DNS", source);
+        let client = self.client().map_err(failed)?;
+        dns::apply(&client, self.plane.network)
+            .await
+            .map_err(failed)
+    }
+
+    async fn wait_ready(&self) -> Result<(), Error> {
+        let failed = |source| self.api_error("make a client", source);
+        let client = self.client().map_err(failed)?;
+        let nodes = Api::<KubeNode>::all(client.clone());
+        let deployments = Api::<Deployment>::namespaced(client, "kube-system");
+        let name = node_name(&self.plane.name);
+        let node = eventually(READY_BUDGET, "a node that is ready", async || {
+            let node = nodes.get(&name).await.map_err(|it| it.to_string())?;
+            let status = node.status.unwrap_or_default();
+            let conditions = status.conditions.unwrap_or_default();
+            let ready = conditions
+                .iter()
+                .any(|it| it.type_ == "Ready" && it.status == "True");
+            ready.then_some(()).ok_or_else(|| format!("{conditions:?}"))
+        });
+        let dns = eventually(READY_BUDGET, "cluster DNS that is ready", async || {
+            let coredns = deployments.get("coredns").await;
+            let status = coredns.map_err(|it| it.to_string())?.status;
+            let status = status.unwrap_or_default();
+            let ready = status.ready_replicas.unwrap_or_default() > 0;
+            ready.then_some(()).ok_or_else(|| format!("{status:?}"))
+        });
+        let failed = |source| LocalError::NotReady {
+            cluster: self.plane.name.clone(),
+            source,
+        };
+        futures::future::try_join(node, dns).await.map_err(failed)?;
+        Ok(())
+    }
+
+    /// Makes Tombolo's image from this binary and gives it to the node; returns its name.
+    pub(crate) async fn load_tombolo(&self, binary: &Path) -> Result<&'static str, Error> {
+        let archive = self.ground.tombolo_image(binary).await?;
+        self.node.import(archive).await?;
+        Ok(images::TOMBOLO_IMAGE)
+    }
+
+    /// Gives the node the images of an archive as `docker save` writes it.
+    pub(crate) async fn load_images(&self, archive: &Path) -> Result<(), Error> {
+        self.node.import(archive).await
+    }
+
+    /// A command that runs on the node, in its namespaces and control group.
+    pub(crate) fn command(&self, program: &Path, arguments: &[&str]) -> Invocation {
+        self.node.command(program, arguments)
+    }
+
+    /// Name of the Node.
+    pub(crate) fn node_name(&self) -> String {
+        node_name(&self.plane.name)
+    }
+
+    /// Command that enters the namespaces of the node and becomes what follows.
+    pub(crate) fn enter(&self) -> &[String] {
+        &self.plane.site.enter
+    }
+
+    /// The same without the control group, for what does not belong to the run.
+    pub(crate) fn enter_namespaces(&self) -> Vec<String> {
+        self.node.enter_namespaces()
+    }
+
+    /// Pids of all processes of the run, pods included.
+    pub(crate) fn all_pids(&self) -> Vec<u32> {
+        self.ground.cgroups.pids()
+    }
+
+    fn client(&self) -> Result<kube::Client, kube::Error> {
+        self.plane.site.dialer.client(&self.plane.config)
+    }
+
+    fn api_error(&self, action: &str, source: kube::Error) -> Error {
+        Error::Api {
+            cluster: self.plane.name.clone(),
+            action: action.to_owned(),
+            source: Box::new(source),
+        }
+    }
+}
