@@ -42,7 +42,7 @@ use crate::{
     wait::eventually,
 };
 
-/// Longest wait for a node and for cluster DNS, when many clusters start on a busy machine. Two take about 10 s.
+/// Longest wait for a node and for cluster DNS, when many clusters start on a busy machine. Two take 22 s on two busy cores.
 const READY_BUDGET: Duration = Duration::from_mins(2);
 
 /// Where nodes have directories of their own.
