@@ -128,8 +128,7 @@ struct Peering<R> {
 struct Running {
     config: EtcdConfig,
     cancel: CancellationToken,
-    /// Ends with nothing when it panicked.
-    task: JoinHandle<Option<Memory>>,
+    task: JoinHandle<Memory>,
 }
 
 impl<R: Records> Peering<R> {
@@ -219,6 +218,7 @@ impl<R: Records> Peering<R> {
         }
         if let Some(running) = self.running.get_mut(&peer)
             && self.panics.pauses(&peer)
+            && running.task.is_finished()
         {
             running.config = config;
             return;
@@ -228,7 +228,7 @@ impl<R: Records> Peering<R> {
         memory.forget_positions();
         tracing::info!(%peer, endpoints = config.endpoints(), "following a peer");
         let cancel = CancellationToken::new();
-        let remote = RemoteCluster {
+        let mut remote = RemoteCluster {
             peer: peer.clone(),
             local: self.follow.local.clone(),
             store: EtcdStore::new(config.clone()),
@@ -238,12 +238,13 @@ impl<R: Records> Peering<R> {
             reservations: self.reservations.clone(),
             memory,
         };
-        let (run, name) = (remote.run(cancel.clone()), peer.clone());
-        let tell = self.tell_panic.clone();
+        let (tell, stop) = (self.tell_panic.clone(), cancel.clone());
         let task = tokio::spawn(async move {
-            let outcome = panics::caught(run).await;
-            // Nobody listens any more when everything ends.
-            outcome.map_err(|panic| tell.send((name, panic))).ok()
+            if let Err(panic) = panics::caught(remote.follow_peer(stop)).await {
+                // Nobody listens any more when everything ends.
+                let _ended = tell.send((remote.peer.clone(), panic));
+            }
+            remote.memory
         });
         self.running.insert(
             peer,
@@ -259,7 +260,7 @@ impl<R: Records> Peering<R> {
     async fn stop(&mut self, peer: &ClusterName) -> Option<Memory> {
         let running = self.running.remove(peer)?;
         running.cancel.cancel();
-        running.task.await.ok().flatten()
+        running.task.await.ok()
     }
 
     /// The task of a peer panicked.
@@ -268,7 +269,7 @@ impl<R: Records> Peering<R> {
         panics::tell(&self.follow.statuses, peer, panic, pause);
     }
 
-    /// Follows the peers again whose task panicked, once their pause is over. What was learnt of them is lost.
+    /// Follows the peers again whose task panicked, once their pause is over, with what was learnt of them.
     async fn follow_again(&mut self) {
         for peer in self.panics.take_due(Instant::now()) {
             if let Some(running) = self.running.get(&peer) {

@@ -62,6 +62,14 @@ impl MemoryStore {
         state.deaf = watchers;
     }
 
+    /// Puts the store back to an earlier revision, as from a snapshot of its disk: the same id, leases and canaries.
+    pub fn put_back(&self, revision: i64) {
+        let mut state = self.state();
+        let error = self.unreachable(Step::Watch);
+        state.break_watches(&error);
+        state.put_back(revision);
+    }
+
     /// Forgets the events before the present revision.
     pub fn compact(&self) {
         self.state().compact();

@@ -68,6 +68,26 @@ impl State {
         };
     }
 
+    /// Is as it was at a revision that is not compacted, leases aside.
+    pub(super) fn put_back(&mut self, revision: i64) {
+        self.history.retain(|(at, _)| *at <= revision);
+        self.entries = self.base.clone();
+        for event in self.history.iter().flat_map(|(_, events)| events) {
+            match event {
+                Event::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
+                Event::Delete { key, .. } => self.entries.remove(key),
+            };
+        }
+        for (id, lease) in &mut self.leases {
+            let hang_on = self
+                .entries
+                .values()
+                .filter(|entry| entry.lease == Some(*id));
+            lease.keys = hang_on.map(|entry| entry.key.clone()).collect();
+        }
+        self.revision = revision;
+    }
+
     pub(super) fn compact(&mut self) {
         self.compacted = self.revision;
         self.base = self.entries.clone();

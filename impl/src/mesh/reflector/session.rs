@@ -1,6 +1,6 @@
 //! One look at the store after the other: list the copies, follow them, and begin anew when the store was lost.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream::select_all};
 use tokio::time::{MissedTickBehavior, interval};
@@ -63,7 +63,7 @@ impl<S: KvStore> Writer<S> {
         let seen = self.reflection.state().fence.seen();
         let fence = self.fence(seen).await?;
         let (entries, watches) = self.list_and_watch().await?;
-        if !self.begin(seen, fence, entries) {
+        if !self.prolong_earlier(&entries).await? || !self.begin(seen, fence, entries) {
             return Ok(());
         }
         backoff.reset();
@@ -101,6 +101,26 @@ impl<S: KvStore> Writer<S> {
                 },
             }
         }
+    }
+
+    /// Prolongs the leases of an earlier life once before anything vouches for the records on them: else one might end just before
+    /// a new canary is written. False when one has ended, and its records with it.
+    pub(super) async fn prolong_earlier(&self, entries: &[Entry]) -> Result<bool, Error> {
+        let leases: BTreeSet<_> = {
+            let state = self.reflection.state();
+            let earlier = entries
+                .iter()
+                .filter(|entry| !state.seeded && state.is_ours(entry));
+            earlier.filter_map(|entry| entry.lease).collect()
+        };
+        for lease in leases {
+            match self.store.keep_alive(lease).await {
+                Ok(()) => {}
+                Err(Error::LeaseNotFound { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// The lease that new canaries hang on: the present one if the store still has it, else a new one.

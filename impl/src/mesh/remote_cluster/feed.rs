@@ -12,7 +12,7 @@ use tombolo_core::{
 use super::{
     Error, Origin, RawChange, Records, RemoteCluster,
     config::{Accepted, Place},
-    memory::Mark,
+    memory::{Mark, SETTLE},
     untaken::KEY_BYTES_MAX,
 };
 use crate::kvstore::{self, Event, KvStore, Scope, Watch, WatchBatch};
@@ -40,7 +40,7 @@ enum Proof {
 
 /// A finished list.
 pub(super) struct Listed {
-    revision: i64,
+    pub(super) revision: i64,
     /// The keys after the prefix, whether what is under them was taken or not: what is listed is not gone.
     pub(super) present: BTreeSet<String>,
     /// Whether all keys are in it: there are not more than [`LISTED_BYTES_MAX`].
@@ -120,6 +120,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         let memory = self.memory.feed_mut(kind);
         memory.synced = Some(mark);
         memory.last_mark = Some(mark);
+        memory.complete_to = listed.revision;
         memory.by_canary = place.has_canary;
         memory.unsettled = None;
         memory.held_deletions = 0;
@@ -249,12 +250,15 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         memory.followed = batch.revision;
         memory.held_deletions += held;
         if held == 0 {
+            if memory.synced.is_some() {
+                memory.complete_to = batch.revision;
+            }
             return Ok(());
         }
         tracing::warn!(peer = %self.peer, kind = kind.name(), held, revision = batch.revision, "keys went, but not by the peer's will as far as can be told; rows stay until a complete list");
         memory.synced = None;
         match verdict.mark_of_ended_leases() {
-            Some(mark) => memory.unsettle(mark, Instant::now()),
+            Some(mark) => memory.unsettle(mark, Instant::now(), SETTLE),
             None if verdict.asks_for_list() => self.list(feed, accepted).await?,
             None => {}
         }

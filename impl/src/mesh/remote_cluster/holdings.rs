@@ -131,13 +131,6 @@ impl Holdings {
         absent.filter_map(|(_, held)| held.lease).collect()
     }
 
-    /// Leases of another store mean nothing.
-    pub(super) fn forget_leases(&mut self) {
-        for held in self.records.values_mut() {
-            held.lease = None;
-        }
-    }
-
     fn hang_on(&mut self, key: &str, entry: &Entry) {
         if let Some(held) = self.records.get_mut(key) {
             held.lease = entry.lease;
@@ -208,7 +201,5 @@ mod tests {
         assert_eq!(holdings.lease("a"), Some(LeaseId(2)));
         let present = BTreeSet::new();
         assert_eq!(holdings.leases_of_absent(&present), [LeaseId(2)].into());
-        holdings.forget_leases();
-        assert!(holdings.leases_of_absent(&present).is_empty());
     }
 }

@@ -23,7 +23,11 @@ use crate::kvstore::{Entry, LeaseId};
 
 /// How long a canary has to stand, after keys went with a lease of their own, to be believed. A writer that died loses its
 /// leases within a third of their time-to-live (etcd's clients prolong them so often); 15 min is Cilium's.
-const SETTLE: Duration = Duration::from_mins(6);
+pub(super) const SETTLE: Duration = Duration::from_mins(6);
+
+/// How long a canary has to stand in a store that was put back to an earlier revision: its lease came back with it, and lasts so
+/// long without a writer (15 min is Cilium's).
+pub(super) const SETTLE_PUT_BACK: Duration = Duration::from_mins(16);
 
 /// Time between two looks at canaries, cluster-config and heartbeat of a peer that exceeds its event rate. What came in between is
 /// looked at together.
@@ -85,6 +89,8 @@ pub(super) struct FeedMemory {
     pub(super) unsettled: Option<Unsettled>,
     /// The canary of the last list that was believed; none before the first.
     pub(super) last_mark: Option<Mark>,
+    /// Revision up to which the rows were exactly what the peer said under that canary.
+    pub(super) complete_to: i64,
     /// How often it is listed.
     pub(super) lists: Pace,
     /// When it is listed next, after a list that proved nothing or had to wait.
@@ -126,6 +132,7 @@ impl FeedMemory {
         self.held_deletions = 0;
         self.synced = None;
         self.last_mark = None;
+        self.complete_to = 0;
         self.unsettled = None;
         self.by_canary = false;
         self.withdrawn = None;
@@ -137,12 +144,12 @@ impl FeedMemory {
         (!long.is_zero() && age >= long).then_some(age)
     }
 
-    /// Keys went with their lease while this canary stood.
-    pub(super) fn unsettle(&mut self, mark: Mark, now: Instant) {
+    /// This canary says nothing for so long.
+    pub(super) fn unsettle(&mut self, mark: Mark, now: Instant, long: Duration) {
         self.synced = None;
         self.unsettled = Some(Unsettled {
             mark,
-            until: now + SETTLE,
+            until: now + long,
         });
     }
 
@@ -233,7 +240,8 @@ impl Memory {
         self.rate.is_some_and(|rate| rate.is_throttled())
     }
 
-    /// Forgets where to go on, so that everything is read anew. The peer's id is kept.
+    /// Forgets where to go on, so that everything is read anew. What speaks against a canary is kept, by that canary: another
+    /// store has another one.
     pub(crate) fn forget_positions(&mut self) {
         self.seen = None;
         self.heartbeat.forget_revision();
@@ -241,8 +249,6 @@ impl Memory {
             feed.position = None;
             feed.followed = 0;
             feed.synced = None;
-            feed.unsettled = None;
-            feed.holdings.forget_leases();
         }
     }
 
@@ -267,7 +273,7 @@ impl Memory {
     }
 
     /// Notes an answer of the store; false when the store is not the one that was seen, or went back in time. Then
-    /// everything but the peer's id is forgotten.
+    /// where to go on is forgotten.
     pub(super) fn note(&mut self, store_id: u64, revision: i64) -> bool {
         let continues = self
             .seen

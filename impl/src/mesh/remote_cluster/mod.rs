@@ -86,6 +86,12 @@ pub(crate) struct RemoteCluster<S, R> {
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     /// Follows the peer until cancelled; returns what was learnt, for who follows it next. Rows stay.
     pub(crate) async fn run(mut self, cancel: CancellationToken) -> Memory {
+        self.follow_peer(cancel).await;
+        self.memory
+    }
+
+    /// The same, and what was learnt is left in place, also by a panic.
+    pub(crate) async fn follow_peer(&mut self, cancel: CancellationToken) {
         let inquiries = self.statuses.inquiries().clone();
         let respondent = inquiries.register(&self.peer, self.store.clone(), self.config_key());
         let follow = async {
@@ -116,7 +122,6 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         };
         let _cancelled: Option<()> = cancel.run_until_cancelled(follow).await;
         inquiries.unregister(&self.peer, &respondent);
-        self.memory
     }
 
     /// The id that the peer was accepted with.

@@ -10,14 +10,14 @@ use super::{
     Memory,
     config::Accepted,
     happening::Feeds,
-    memory::Mark,
-    testkit::{Follower, Tapped, Writer, battery, capable},
+    memory::{Mark, SETTLE},
+    testkit::{Follower, Tapped, Writer, battery, capable, followed},
     verdict::LEASES_ASKED_MAX,
 };
 use crate::kvstore::{
     KvStore, LeaseId,
     memory::MemoryStore,
-    testing::{Memory as InMemory, Subject},
+    testing::{Memory as InMemory, Subject, eventually},
 };
 
 battery![
@@ -25,6 +25,7 @@ battery![
     a_deletion_on_a_living_lease_beside_the_canarys_is_one,
     a_list_that_lacks_keys_of_an_ended_lease_is_not_believed,
     a_new_canary_makes_a_list_believable_at_once,
+    keys_of_an_ended_lease_stay_when_the_peers_file_changes,
 ];
 
 /// A peer whose exports hang on one lease and whose canaries on another; followed until ready. Returns the first lease.
@@ -96,6 +97,54 @@ async fn a_new_canary_makes_a_list_believable_at_once<S: Subject>(subject: S) {
     writer.canary(Resource::ServiceExports).await;
 
     follower.until_rows(&["cart"]).await;
+    follower.until_state(PeerState::Ready).await;
+}
+
+async fn keys_of_an_ended_lease_stay_when_the_peers_file_changes<S: Subject>(subject: S) {
+    let (writer, mut follower, lease) = followed_with_two_leases(&subject, &["cart", "gone"]).await;
+
+    for suspect_before in [false, true] {
+        if suspect_before {
+            follower.until_state(PeerState::Suspect).await;
+        }
+        let mut memory = follower.stop().await;
+        memory.forget_positions();
+        if !suspect_before {
+            writer.store.revoke(lease).await.unwrap();
+            writer.export("new", 1).await;
+        }
+        follower.start(memory);
+        follower.until_rows(&["cart", "gone", "new"]).await;
+    }
+    follower.until_state(PeerState::Suspect).await;
+    // What comes after the list shows what the list did.
+    writer.export("newer", 1).await;
+    follower.until_rows(&["cart", "gone", "new", "newer"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_put_back_removes_nothing_before_its_lease_would_have_ended() {
+    let subject = InMemory::start().await;
+    let (writer, follower) = followed(&subject, &["cart"]).await;
+    let earlier = writer.store.get("x").await.unwrap().revision;
+    // More revisions than the store makes again before it is looked at.
+    for second in 1..=50 {
+        writer.export("web", second).await;
+    }
+    eventually("all is taken over", async || {
+        follower.second("web") == Some(50)
+    })
+    .await;
+    let _beating = writer.keep_beating();
+    let begin = tokio::time::Instant::now();
+
+    writer.store.put_back(earlier);
+    follower.until_state(PeerState::Suspect).await;
+    writer.export("new", 1).await;
+    follower.until_rows(&["cart", "new", "web"]).await;
+    follower.until_rows(&["cart", "new"]).await;
+
+    assert!(begin.elapsed().as_secs() > 15 * 60, "{:?}", begin.elapsed());
     follower.until_state(PeerState::Ready).await;
 }
 
@@ -179,7 +228,7 @@ async fn what_is_unsettled_of_a_kind_that_is_not_followed_any_more_keeps_nobody_
         lease: None,
     };
     let exports = remote.memory.feed_mut(Resource::ServiceExports);
-    exports.unsettle(mark, Instant::now());
+    exports.unsettle(mark, Instant::now(), SETTLE);
     exports.last_mark = Some(mark);
     let accepted = Accepted {
         config: ClusterConfig {

@@ -14,7 +14,12 @@ use tombolo_core::{
     wire::key::Resource,
 };
 
-use super::{Error, Records, RemoteCluster, config::Place, feed::Listed, memory::Mark};
+use super::{
+    Error, Records, RemoteCluster,
+    config::Place,
+    feed::Listed,
+    memory::{Mark, SETTLE, SETTLE_PUT_BACK},
+};
 use crate::kvstore::{self, Event, KvStore, LeaseId};
 
 /// Most leases that are asked for because of one batch or one list. A writer with 1000 keys on each lease has a tenth as many for
@@ -110,7 +115,7 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
     }
 
     /// Whether a complete list can be believed: not when it lacks keys that went with their lease under the canary that the
-    /// list before had.
+    /// list before had, and not when the store was put back to an earlier revision, which has the canary of that time.
     pub(super) async fn is_settled(
         &mut self,
         kind: Resource,
@@ -124,6 +129,12 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
         if memory.last_mark != Some(mark) {
             return Ok(true);
         }
+        if listed.revision < memory.complete_to {
+            let (peer, kind, seen) = (&self.peer, kind.name(), memory.complete_to);
+            tracing::warn!(%peer, kind, revision = listed.revision, seen, "the peer's store was put back to an earlier revision, with the canary of that time; rows stay until the peer writes another canary, or has had the time to");
+            memory.unsettle(mark, Instant::now(), SETTLE_PUT_BACK);
+            return Ok(false);
+        }
         let mut leases = memory.holdings.leases_of_absent(&listed.present);
         leases.retain(|&lease| Some(lease) != mark.lease);
         let ended = self.ended(&leases).await?;
@@ -131,7 +142,8 @@ impl<S: KvStore, R: Records> RemoteCluster<S, R> {
             return Ok(true);
         }
         tracing::warn!(peer = %self.peer, kind = kind.name(), "keys went with their lease while the canary stands; their rows stay for now");
-        self.memory.feed_mut(kind).unsettle(mark, Instant::now());
+        let memory = self.memory.feed_mut(kind);
+        memory.unsettle(mark, Instant::now(), SETTLE);
         Ok(false)
     }
 

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use tombolo_core::wire::key::Resource;
 
-use super::*;
+use super::{super::writer::Writer as CopyWriter, *};
 use crate::kvstore::{
     Event, Scope, Watch,
     testing::{Subject, battery},
@@ -11,6 +11,7 @@ use crate::kvstore::{
 
 battery![
     a_life_after_a_kill_writes_only_what_differs,
+    a_lease_of_an_earlier_life_that_has_ended_is_noticed_before_anything_vouches,
     copies_of_a_peer_that_is_away_outlive_the_life_that_made_them,
     a_wiped_peer_keeps_its_copy_until_it_has_filled_its_store,
     an_emptied_store_ends_the_process_and_the_next_life_fills_it,
@@ -48,6 +49,38 @@ async fn a_life_after_a_kill_writes_only_what_differs<S: Subject>(subject: S) {
     assert_eq!(after, expected, "canaries and all are as they were");
     assert_eq!(here.metrics.writes(&name("rome"), "serviceexports"), (1, 1));
     assert_eq!(here.metrics.writes(&name("rome"), "canary"), (0, 0));
+}
+
+async fn a_lease_of_an_earlier_life_that_has_ended_is_noticed_before_anything_vouches<
+    S: Subject,
+>(
+    subject: S,
+) {
+    let store = subject.store();
+    let lease = store.grant(Duration::from_mins(1)).await.unwrap();
+    let copy = export_of("rome", "cart");
+    store.put(&copy, b"{}".to_vec(), Some(lease)).await.unwrap();
+    let listing = store.list(&copy).await.unwrap();
+    let entries: Vec<_> = listing.entries.into_values().collect();
+    let options = Options {
+        config_dir: "unused".into(),
+        local: Here::new(store.clone()).local,
+        peers: remote_cluster::Options::default(),
+        lease_ttl: Duration::from_mins(1),
+        drain_grace: None,
+        patience: Patience::default(),
+        metrics: Metrics::default(),
+        view: View::default(),
+        statuses: Statuses::default(),
+        gate: None,
+    };
+    let writer = CopyWriter::new(store.clone(), Reflection::new(None), &options);
+
+    let before = writer.prolong_earlier(&entries).await.unwrap();
+    store.revoke(lease).await.unwrap();
+    let after = writer.prolong_earlier(&entries).await.unwrap();
+
+    assert_eq!((entries.len(), before, after), (1, true, false));
 }
 
 async fn copies_of_a_peer_that_is_away_outlive_the_life_that_made_them<S: Subject>(subject: S) {
