@@ -33,16 +33,20 @@ const DEFAULT: Times = Times {
 /// What happens is the same with shorter ones.
 const SHORT: Times = Times {
     flags: &[
-        "--leader-election-lease-duration=6s",
-        "--leader-election-renew-deadline=4s",
+        "--leader-election-lease-duration=10s",
+        "--leader-election-renew-deadline=7s",
         "--leader-election-retry-period=1s",
     ],
-    takeover: Duration::from_secs(10),
-    renew_deadline: Duration::from_secs(4),
+    takeover: Duration::from_secs(16),
+    renew_deadline: Duration::from_secs(7),
 };
 
-/// Longest time until another replica leads after the leader was told to stop: the Lease is given back.
-const HANDOVER: Duration = Duration::from_secs(3);
+/// Longest time until another replica leads after the leader was told to stop: the Lease is given back, which takes 1 or 2 s. Less
+/// than a Lease of [`DEFAULT`] that is not given back would take.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// How much later than it happened something may be seen on a busy machine.
+const SLACK: Duration = Duration::from_secs(3);
 
 /// How long to look when a leader is expected. More than any takeover takes, so that a late one is told by its time.
 const BUDGET: Duration = Duration::from_secs(40);
@@ -156,7 +160,7 @@ pub(crate) async fn is_killed(testbed: &Testbed) -> Result<()> {
 
 /// SIGTERM: the Lease is given back, so that the other need not wait for its end.
 pub(crate) async fn is_told_to_stop(testbed: &Testbed) -> Result<()> {
-    let mut stage = Stage::set(testbed, SHORT).await?;
+    let mut stage = Stage::set(testbed, DEFAULT).await?;
     let (old, new) = (stage.leader, other(stage.leader));
     more_exports(&mut stage.scene, "early").await?;
 
@@ -255,8 +259,8 @@ async fn nobody_leads(stage: &mut Stage<'_>) -> Result<Duration> {
     let (took, exported) = tokio::join!(gone, exports);
     exported?;
     let took = took?;
-    // The last renewal was at most a retry period before.
-    ensure!(took <= deadline + Duration::from_secs(1), "{took:?}");
+    // The last renewal was before the fault.
+    ensure!(took <= deadline + SLACK, "{took:?}");
     Ok(took)
 }
 
