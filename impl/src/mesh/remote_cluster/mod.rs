@@ -84,13 +84,15 @@ pub(crate) struct RemoteCluster<S, R> {
 }
 
 impl<S: KvStore, R: Records> RemoteCluster<S, R> {
-    /// Follows the peer until cancelled; returns what was learnt, for who follows it next. Rows stay.
+    /// As [`Self::follow_peer`]; returns what was learnt.
+    #[cfg(test)]
     pub(crate) async fn run(mut self, cancel: CancellationToken) -> Memory {
         self.follow_peer(cancel).await;
         self.memory
     }
 
-    /// The same, and what was learnt is left in place, also by a panic.
+    /// Follows the peer until cancelled. Rows stay, and what was learnt stays in `memory`, for who follows the peer next, also
+    /// when this panics.
     pub(crate) async fn follow_peer(&mut self, cancel: CancellationToken) {
         let inquiries = self.statuses.inquiries().clone();
         let respondent = inquiries.register(&self.peer, self.store.clone(), self.config_key());
