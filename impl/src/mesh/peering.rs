@@ -240,7 +240,8 @@ impl<R: Records> Peering<R> {
         };
         let (tell, stop) = (self.tell_panic.clone(), cancel.clone());
         let task = tokio::spawn(async move {
-            if let Err(panic) = panics::caught(remote.follow_peer(stop)).await {
+            let follow = Box::pin(remote.follow_peer(stop));
+            if let Err(panic) = panics::caught(follow).await {
                 // Nobody listens any more when everything ends.
                 let _ended = tell.send((remote.peer.clone(), panic));
             }

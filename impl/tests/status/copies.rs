@@ -130,7 +130,12 @@ async fn copies_are_never_well_without_their_canaries_nor_while_the_own_store_ha
         .await?;
     until_well(a, &mesh).await?;
 
-    // The own store hangs while something is to be copied.
+    never_well_while_the_own_store_hangs(a, &mut rome).await
+}
+
+/// The own store hangs while something is to be copied.
+async fn never_well_while_the_own_store_hangs(a: &Cluster, rome: &mut Client) -> Result<()> {
+    let mesh = [Role::Mesh];
     let paused = Instant::now();
     a.pause(Component::MeshEtcd)?;
     let key = format!("cilium/state/nodes/v1/{ROME}/node-1");

@@ -76,7 +76,7 @@ mod tests {
 
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!((1.9..3.0).contains(&age()), "{}", age());
-        suspend(Duration::from_secs(60));
+        suspend(Duration::from_mins(1));
 
         assert!((61.9..63.0).contains(&age()), "{}", age());
     }
