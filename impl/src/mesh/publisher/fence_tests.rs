@@ -2,7 +2,7 @@
 
 use tombolo_core::wire::key::Resource;
 
-use super::*;
+use super::{tests::canary, *};
 use crate::kvstore::{
     LeaseId,
     testing::{Etcd, Subject, battery},
@@ -10,18 +10,11 @@ use crate::kvstore::{
 
 battery![a_list_that_was_begun_before_records_went_does_not_bring_their_fence_back,];
 
+/// No lease ends by itself, however busy the machine is.
 fn options() -> Options {
     Options {
-        publishing: Publishing {
-            cluster: "paris".try_into().unwrap(),
-            id: 7.try_into().unwrap(),
-            default_global_namespace: true,
-        },
-        max_connected_clusters: 255,
         lease_ttl: Duration::from_mins(15),
-        metrics: Metrics::default(),
-        view: View::default(),
-        gate: None,
+        ..tests::options()
     }
 }
 
@@ -72,16 +65,8 @@ async fn a_canary_that_was_on_its_way_when_records_went_is_written_again() {
 
     assert_ne!(first, second);
     for resource in Resource::ALL {
-        let key = tombolo_core::wire::key::canary_key(
-            &publisher.options.publishing.cluster,
-            resource,
-            false,
-        );
-        let canary = subject.store().get(&key).await.unwrap().entry;
-        assert_eq!(
-            canary.and_then(|canary| canary.lease),
-            Some(second),
-            "{key}"
-        );
+        let key = canary(resource);
+        let entry = subject.store().get(&key).await.unwrap().entry;
+        assert_eq!(entry.and_then(|entry| entry.lease), Some(second), "{key}");
     }
 }

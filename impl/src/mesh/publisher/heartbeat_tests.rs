@@ -10,16 +10,8 @@ use futures::StreamExt;
 async fn the_heartbeat_is_written_at_once_and_every_minute_under_a_lease() {
     let store = MemoryStore::new("memory");
     let options = Options {
-        publishing: Publishing {
-            cluster: "paris".try_into().unwrap(),
-            id: 7.try_into().unwrap(),
-            default_global_namespace: true,
-        },
-        max_connected_clusters: 255,
         lease_ttl: Duration::from_mins(15),
-        metrics: Metrics::default(),
-        view: View::default(),
-        gate: None,
+        ..tests::options()
     };
     let publisher = Publisher::new(store.clone(), options);
     let scope = Scope::Key(HEARTBEAT.to_owned());
