@@ -184,7 +184,10 @@ fn only_apply_writes_to_the_api_server() {
         let text = path.to_string_lossy();
         // The Lease that says who writes is not written under itself.
         let allowed = text.starts_with("impl/src/operator/apply")
-            || text == "impl/src/operator/leadership.rs";
+            || text == "impl/src/operator/leadership.rs"
+            // What a user asked for, and whether somebody may do something, which is asked by a creation that stores nothing.
+            || text == "impl/src/cli/dns/apply.rs"
+            || text == "impl/src/cli/dns/rights.rs";
         for (index, line) in read(&path).lines().enumerate() {
             if writes.iter().any(|write| line.contains(write)) {
                 if allowed {

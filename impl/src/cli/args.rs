@@ -8,6 +8,7 @@ use tombolo_core::names::{ClusterName, Namespace, ServiceName};
 
 use super::{
     certs,
+    dns::args::Dns,
     explain_conflict::{self, ManifestSource},
     role_args::Role,
     status,
@@ -40,6 +41,9 @@ pub enum Command {
     /// Make the certificates of a mesh etcd and its clients, or see what is wrong with some.
     #[command(subcommand, after_long_help = certs::HELP)]
     Certs(certs::Certs),
+    /// Have cluster DNS answer names of imported services.
+    #[command(subcommand)]
+    Dns(Dns),
     /// Explain what the mesh does with a service, and what to change.
     #[command(subcommand)]
     Explain(Explain),

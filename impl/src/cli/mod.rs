@@ -6,6 +6,7 @@ pub mod args;
 pub mod certs;
 pub mod components;
 mod counters;
+pub mod dns;
 mod election;
 pub mod explain_conflict;
 mod peer_args;
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<()> {
             Ok(())
         }
         Command::Certs(command) => certs::run(&command),
+        Command::Dns(command) => dns::run(&command),
         Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Run(role) => {
