@@ -155,7 +155,7 @@ fn write_report(path: &Path, shared: &Shared) -> std::io::Result<()> {
                 .runtime
                 .block_on(clusters::facts(&world.suite.clusters));
             about.implementation = match world.provider {
-                Provider::Api | Provider::Local => Implementation {
+                Provider::Api | Provider::Local | Provider::Kind => Implementation {
                     project: "tombolo".to_owned(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     ..Implementation::default()
@@ -173,7 +173,7 @@ async fn start() -> Result<World, Box<dyn std::error::Error + Send + Sync>> {
     let provider = Provider::from_env().map_err(Error::from)?;
     let testbed = Testbed::start_with(&provider, 2).await?;
     match &provider {
-        Provider::Api | Provider::Local => testbed.start_mesh().await?,
+        Provider::Api | Provider::Local | Provider::Kind => testbed.start_mesh().await?,
         // Somebody else's clusters have an implementation of their own.
         Provider::Contexts(_) => {}
     }

@@ -114,6 +114,7 @@ fn every_path_that_a_document_names_exists() {
         ".ci/",
         "chart/",
         "image/",
+        "kind/",
     ];
     let mut missing = BTreeSet::new();
     let mut checked = 0;

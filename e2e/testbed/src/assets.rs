@@ -174,7 +174,7 @@ fn missing_kubernetes(places: &[Place]) -> Vec<String> {
 }
 
 /// The executable file `name` in a place.
-fn program(place: &Place, name: &str) -> Option<PathBuf> {
+pub(crate) fn program(place: &Place, name: &str) -> Option<PathBuf> {
     let path = place.directory.join(name);
     let metadata = path.metadata().ok()?;
     (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then_some(path)
@@ -205,7 +205,7 @@ fn cache(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBu
 }
 
 /// The directory that holds one directory for each set and version.
-fn cache_base(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+pub(crate) fn cache_base(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
     let set = |name| {
         variable(name)
             .filter(|value| value != OsStr::new(""))
@@ -218,7 +218,7 @@ fn cache_base(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<P
 }
 
 /// Name of the directory for the pinned versions, the same that `tools/assets` computes.
-fn version_key(pins: &[&str]) -> String {
+pub(crate) fn version_key(pins: &[&str]) -> String {
     let mut hash = Sha256::new();
     for pin in pins {
         hash.update(pin);

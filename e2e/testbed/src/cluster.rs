@@ -14,6 +14,7 @@ use crate::{
     Component, Error, ProviderError,
     api::{ControlPlane, Port},
     dialer::Dialer,
+    kind::KindCluster,
     local::LocalCluster,
     process,
 };
@@ -34,7 +35,15 @@ pub struct Cluster {
 enum Origin {
     Api(Box<ControlPlane>),
     Local(Box<LocalCluster>),
+    Kind(Box<KindCluster>),
     Context,
+}
+
+/// What the provider holds of a cluster that has a node of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Nodes<'c> {
+    Local(&'c LocalCluster),
+    Kind(&'c KindCluster),
 }
 
 impl Cluster {
@@ -47,6 +56,12 @@ impl Cluster {
         let plane = &local.plane;
         let (name, id, config) = (plane.name.clone(), plane.id, plane.config.clone());
         Self::new(name, id, config, Origin::Local(Box::new(local)))
+    }
+
+    pub(crate) fn of_kind(kind: KindCluster) -> Result<Self, Error> {
+        let plane = &kind.plane;
+        let (name, id, config) = (plane.name.clone(), plane.id, plane.config.clone());
+        Self::new(name, id, config, Origin::Kind(Box::new(kind)))
     }
 
     pub(crate) fn of_context(name: String, id: u32, config: kube::Config) -> Result<Self, Error> {
@@ -68,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// Name: `a`, `b`, … with providers `api` and `local`, else the name of the context.
+    /// Name: `a`, `b`, … with providers `api`, `local` and `kind`, else the name of the context.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -130,46 +145,57 @@ impl Cluster {
             .url(Port::SecondMeshEtcdClient))
     }
 
-    /// Kills a process with SIGKILL and waits until its pid is gone.
+    /// Kills a process with SIGKILL and waits until its pid is gone. Those of Kubernetes come back by themselves with provider
+    /// `kind`, as in other clusters: kubelet and systemd start them again.
     pub fn kill9(&self, component: impl Into<Component>) -> Result<(), Error> {
-        Ok(self
-            .plane("kill processes")?
-            .components
-            .kill9(component.into())?)
+        let component = component.into();
+        match self.kind_with(component) {
+            Some(kind) => kind.signal(component, "KILL"),
+            None => Ok(self.plane("kill processes")?.components.kill9(component)?),
+        }
     }
 
     /// Stops a process where it is (SIGSTOP): connections to it stay open, and nobody answers.
     pub fn pause(&self, component: impl Into<Component>) -> Result<(), Error> {
-        Ok(self
-            .plane("pause processes")?
-            .components
-            .pause(component.into())?)
+        let component = component.into();
+        match self.kind_with(component) {
+            Some(kind) => kind.signal(component, "STOP"),
+            None => Ok(self.plane("pause processes")?.components.pause(component)?),
+        }
     }
 
     /// Lets a paused process go on (SIGCONT).
     pub fn resume(&self, component: impl Into<Component>) -> Result<(), Error> {
-        Ok(self
-            .plane("resume processes")?
-            .components
-            .resume(component.into())?)
+        let component = component.into();
+        match self.kind_with(component) {
+            Some(kind) => kind.signal(component, "CONT"),
+            None => Ok(self
+                .plane("resume processes")?
+                .components
+                .resume(component)?),
+        }
     }
 
     /// Ends a process with SIGTERM, and with SIGKILL when it is still there after 10 s.
     pub async fn stop(&self, component: impl Into<Component>) -> Result<(), Error> {
-        Ok(self
-            .plane("stop processes")?
-            .components
-            .stop(component.into())
-            .await?)
+        let component = component.into();
+        if self.kind_with(component).is_some() {
+            return Err(self
+                .unsupported("keep processes of Kubernetes from coming back", "local")
+                .into());
+        }
+        let plane = self.plane("stop processes")?;
+        Ok(plane.components.stop(component).await?)
     }
 
     /// Starts a process again, on its ports and data, and waits until it is ready. One that runs is killed first.
     pub async fn restart(&self, component: impl Into<Component>) -> Result<(), Error> {
-        Ok(self
-            .plane("restart processes")?
-            .components
-            .restart(component.into())
-            .await?)
+        let component = component.into();
+        if let Some(kind) = self.kind_with(component) {
+            return kind.restart(component).await;
+        }
+        let plane = self.plane("restart processes")?;
+        Ok(plane.components.restart(component).await?)
     }
 
     /// Kills the mesh etcd and starts it with an empty data directory: same flags, same cluster id, no keys, and
@@ -202,6 +228,7 @@ impl Cluster {
         match &self.origin {
             Origin::Api(plane) => Ok(plane),
             Origin::Local(local) => Ok(&local.plane),
+            Origin::Kind(kind) => Ok(&kind.plane),
             Origin::Context => Err(self.unsupported(operation, "api")),
         }
     }
@@ -210,8 +237,32 @@ impl Cluster {
     pub(crate) fn local(&self, operation: &'static str) -> Result<&LocalCluster, ProviderError> {
         match &self.origin {
             Origin::Local(local) => Ok(local),
+            Origin::Api(_) | Origin::Kind(_) | Origin::Context => {
+                Err(self.unsupported(operation, "local"))
+            }
+        }
+    }
+
+    /// What a provider with nodes holds of this cluster.
+    pub(crate) fn nodes(&self, operation: &'static str) -> Result<Nodes<'_>, ProviderError> {
+        match &self.origin {
+            Origin::Local(local) => Ok(Nodes::Local(local)),
+            Origin::Kind(kind) => Ok(Nodes::Kind(kind)),
             Origin::Api(_) | Origin::Context => Err(self.unsupported(operation, "local")),
         }
+    }
+
+    /// The kind cluster, for what runs in its node and not beside it.
+    fn kind_with(&self, component: Component) -> Option<&KindCluster> {
+        match &self.origin {
+            Origin::Kind(kind) if component.is_of_kubernetes() => Some(kind),
+            Origin::Api(_) | Origin::Local(_) | Origin::Kind(_) | Origin::Context => None,
+        }
+    }
+
+    /// Whether its processes listen in the network namespace of this one.
+    pub(crate) fn is_reached_from_here(&self) -> bool {
+        matches!(self.dialer(), Dialer::Here)
     }
 
     pub(crate) fn unsupported(
@@ -227,11 +278,12 @@ impl Cluster {
         }
     }
 
-    /// Name of the provider of this cluster: `api`, `local` or `contexts`.
+    /// Name of the provider of this cluster: `api`, `local`, `kind` or `contexts`.
     pub fn provider(&self) -> &'static str {
         match &self.origin {
             Origin::Api(_) => "api",
             Origin::Local(_) => "local",
+            Origin::Kind(_) => "kind",
             Origin::Context => "contexts",
         }
     }
@@ -240,6 +292,7 @@ impl Cluster {
         match &self.origin {
             Origin::Api(plane) => plane.site.dialer.clone(),
             Origin::Local(local) => local.plane.site.dialer.clone(),
+            Origin::Kind(kind) => kind.plane.site.dialer.clone(),
             Origin::Context => Dialer::Here,
         }
     }

@@ -3,12 +3,13 @@
 use std::{
     path::Path,
     process::{Output, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use crate::local::LocalError;
+use crate::{local::LocalError, run::Run};
 
 /// Longest that a command may take: an import of images while other clusters start.
 const BUDGET: Duration = Duration::from_mins(2);
@@ -18,6 +19,8 @@ const BUDGET: Duration = Duration::from_mins(2);
 pub(crate) struct Invocation {
     words: Vec<String>,
     input: String,
+    budget: Duration,
+    watched: Option<(Arc<Run>, &'static str)>,
 }
 
 impl Invocation {
@@ -26,8 +29,24 @@ impl Invocation {
         let mut words = enter.to_vec();
         words.push(path.display().to_string());
         words.extend(arguments.iter().map(|&it| it.to_owned()));
-        let input = String::new();
-        Self { words, input }
+        Self {
+            words,
+            input: String::new(),
+            budget: BUDGET,
+            watched: None,
+        }
+    }
+
+    /// Has it end with the run; `name` is what it is called in the records.
+    pub(crate) fn watched(mut self, run: Arc<Run>, name: &'static str) -> Self {
+        self.watched = Some((run, name));
+        self
+    }
+
+    /// Gives it another time to end than that of most commands.
+    pub(crate) fn within(mut self, budget: Duration) -> Self {
+        self.budget = budget;
+        self
     }
 
     /// Gives it a text to read.
@@ -70,10 +89,17 @@ impl Invocation {
             // A command that reads nothing has closed it, and says by its exit code whether that is well.
             let _ = stdin.write_all(self.input.as_bytes()).await;
         }
-        let ended = tokio::time::timeout(BUDGET, child.wait_with_output()).await;
+        let pid = child.id();
+        if let (Some((run, name)), Some(pid)) = (&self.watched, pid) {
+            run.add(pid, name).map_err(failed)?;
+        }
+        let ended = tokio::time::timeout(self.budget, child.wait_with_output()).await;
+        if let (Some((run, _)), Some(pid), Ok(_)) = (&self.watched, pid, &ended) {
+            run.forget(pid).map_err(failed)?;
+        }
         let late = |_| LocalError::Late {
             command: command.clone(),
-            waited: BUDGET,
+            waited: self.budget,
         };
         ended.map_err(late)?.map_err(failed)
     }

@@ -52,6 +52,25 @@ pub enum Component {
 }
 
 impl Component {
+    /// Whether it is part of the cluster, and not of the mesh.
+    pub(crate) fn is_of_kubernetes(self) -> bool {
+        match self {
+            Self::Etcd
+            | Self::ApiServer
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::Containerd
+            | Self::Kubelet
+            | Self::KubeProxy => true,
+            Self::MeshEtcd
+            | Self::Mesh
+            | Self::Operator
+            | Self::SecondOperator
+            | Self::SecondMeshEtcd
+            | Self::SecondMesh => false,
+        }
+    }
+
     /// Name for logs and files.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -132,6 +132,11 @@ fn remove(directory: &Path) -> io::Result<Option<Leftover>> {
             run.tell("add", pid)?;
         }
     }
+    for record in &records {
+        if let Record::Container(name) = record {
+            run.tell("container", name)?;
+        }
+    }
     if records.contains(&Record::Cgroups) {
         run.tell("cgroup", run.name())?;
     }
@@ -177,7 +182,7 @@ fn groups(directory: &Path) -> impl Iterator<Item = PathBuf> {
 fn living(records: &[Record], wanted: &str) -> Option<u32> {
     records.iter().find_map(|record| match record {
         Record::Process { role, pid, .. } if role == wanted && record.is_alive() => Some(*pid),
-        Record::Process { .. } | Record::Cgroups => None,
+        Record::Process { .. } | Record::Cgroups | Record::Container(_) => None,
     })
 }
 

@@ -6,6 +6,7 @@ use crate::{
     api::{CertificateError, MAX_CLUSTERS, PortError},
     assets::{MissingAssets, MissingNodeAssets},
     component::ComponentError,
+    kind::{KindError, MissingKind},
     local::LocalError,
     peers::PeerError,
     provider::ProviderError,
@@ -24,6 +25,12 @@ pub enum Error {
     /// Clusters with nodes could not be made, or a command on them could not be run.
     #[error(transparent)]
     Local(#[from] LocalError),
+    /// What kind clusters need is missing.
+    #[error(transparent)]
+    KindTools(#[from] MissingKind),
+    /// Kind clusters could not be made, or something could not be done to one.
+    #[error(transparent)]
+    Kind(#[from] KindError),
     /// The chosen provider cannot do it.
     #[error(transparent)]
     Provider(#[from] ProviderError),

@@ -61,12 +61,13 @@ impl Cluster {
         if self.provider() == "contexts" {
             return Ok((Vec::new(), vec![format!("--context={}", self.name())]));
         }
-        let local = self.local("run commands in pods")?;
-        let cache = local.plane.directory.join("kubectl-cache");
+        self.nodes("run commands in pods")?;
+        let plane = self.plane("run commands in pods")?;
+        let cache = plane.directory.join("kubectl-cache");
         let flags = vec![
-            format!("--kubeconfig={}", local.plane.kubeconfig.display()),
+            format!("--kubeconfig={}", plane.kubeconfig.display()),
             format!("--cache-dir={}", cache.display()),
         ];
-        Ok((local.enter().to_vec(), flags))
+        Ok((plane.site.enter.clone(), flags))
     }
 }

@@ -15,6 +15,8 @@ use tokio::{
     task::JoinHandle,
 };
 
+use crate::dialer::Dialer;
+
 /// What becomes of connections. Each has the number of the era in which it was accepted.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
@@ -44,6 +46,11 @@ impl Drop for Forwarder {
 impl Forwarder {
     /// Listens on a free port of 127.0.0.1 and forwards to `target`.
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
+        Self::start_from(Dialer::Here, target).await
+    }
+
+    /// The same for a target in the network that this dialer connects from.
+    pub(crate) async fn start_from(dialer: Dialer, target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let first = Rule {
@@ -56,7 +63,7 @@ impl Forwarder {
         let rules = rule.subscribe();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, rules.clone()));
+                tokio::spawn(forward(client, dialer.clone(), rules.clone()));
             }
         });
         Ok(Self {
@@ -96,10 +103,10 @@ impl Forwarder {
     }
 }
 
-async fn forward(mut client: TcpStream, mut rules: watch::Receiver<Rule>) {
+async fn forward(mut client: TcpStream, dialer: Dialer, mut rules: watch::Receiver<Rule>) {
     let Rule { era, target, .. } = *rules.borrow();
     let mut passing = Box::pin(async move {
-        if let Ok(mut server) = TcpStream::connect(target).await {
+        if let Ok(mut server) = dialer.connect(target).await {
             let _ = copy_bidirectional(&mut client, &mut server).await;
         }
     });

@@ -2,54 +2,77 @@
 
 use std::path::Path;
 
-use crate::{Cluster, Error, ExecOutput, roles};
+use crate::{Cluster, Error, ExecOutput, cluster::Nodes, roles};
 
 impl Cluster {
     /// Name of the cluster's node.
     pub fn node(&self) -> Result<String, Error> {
-        Ok(self.local("have a node")?.node_name())
+        Ok(match self.nodes("have a node")? {
+            Nodes::Local(local) => local.node_name(),
+            Nodes::Kind(kind) => kind.node.clone(),
+        })
     }
 
     /// Runs a command on the node, to its end: in its network and mount namespace, as its processes run.
     pub async fn on_node(&self, program: &str, arguments: &[&str]) -> Result<ExecOutput, Error> {
-        let local = self.local("run commands on a node")?;
-        let command = local.command(Path::new(program), arguments);
+        let command = match self.nodes("run commands on a node")? {
+            Nodes::Local(local) => local.command(Path::new(program), arguments),
+            Nodes::Kind(kind) => kind.command(program, arguments),
+        };
         Ok(command.run().await?.into())
     }
 
-    /// Words of a command that enters the namespaces of the node and becomes what follows, for people and other programs.
+    /// Words of a command that goes where the API server is reached and becomes what follows, for people and other programs;
+    /// with provider `local` these are the namespaces of the node.
     pub fn enter(&self) -> Result<Vec<String>, Error> {
-        Ok(self.local("be entered")?.enter_namespaces())
+        Ok(match self.nodes("be entered")? {
+            Nodes::Local(local) => local.enter_namespaces(),
+            Nodes::Kind(kind) => kind.enter().to_vec(),
+        })
     }
 
     /// Gives the node the images of an archive as `docker save` writes it. Name them with a tag other than `latest`, and
     /// nothing is pulled.
     pub async fn load_images(&self, archive: &Path) -> Result<(), Error> {
-        self.local("load images")?.load_images(archive).await
+        match self.nodes("load images")? {
+            Nodes::Local(local) => local.load_images(archive).await,
+            Nodes::Kind(kind) => kind.load_images(archive).await,
+        }
     }
 
     /// Makes Tombolo's image, which runs as a user other than root, and gives it to the node; returns its name. The binary
     /// is that of [`crate::Role`]s: `TOMBOLO_BIN`, or built from this workspace.
     pub async fn load_tombolo(&self) -> Result<&'static str, Error> {
-        let local = self.local("load images")?;
-        local.load_tombolo(&roles::tombolo().await?).await
+        let binary = roles::tombolo().await?;
+        match self.nodes("load images")? {
+            Nodes::Local(local) => local.load_tombolo(&binary).await,
+            Nodes::Kind(kind) => kind.load_tombolo(&binary).await,
+        }
     }
 
     /// Drops what the pods of this cluster and those of another send to each other, on this cluster's node. Both API
     /// servers, and roles that run as processes, still reach each other.
     pub async fn cut_pods(&self, other: &Self) -> Result<(), Error> {
         let operation = "cut pods apart";
-        self.local(operation)?
-            .cut_pods(other.local(operation)?)
-            .await
+        match (self.nodes(operation)?, other.nodes(operation)?) {
+            (Nodes::Local(own), Nodes::Local(other)) => own.cut_pods(other).await,
+            (Nodes::Kind(own), Nodes::Kind(other)) => own.cut_pods(other).await,
+            (Nodes::Local(_), Nodes::Kind(_)) | (Nodes::Kind(_), Nodes::Local(_)) => {
+                Err(self.unsupported(operation, "local").into())
+            }
+        }
     }
 
     /// Undoes [`Self::cut_pods`].
     pub async fn heal_pods(&self, other: &Self) -> Result<(), Error> {
         let operation = "cut pods apart";
-        self.local(operation)?
-            .heal_pods(other.local(operation)?)
-            .await
+        match (self.nodes(operation)?, other.nodes(operation)?) {
+            (Nodes::Local(own), Nodes::Local(other)) => own.heal_pods(other).await,
+            (Nodes::Kind(own), Nodes::Kind(other)) => own.heal_pods(other).await,
+            (Nodes::Local(_), Nodes::Kind(_)) | (Nodes::Kind(_), Nodes::Local(_)) => {
+                Err(self.unsupported(operation, "local").into())
+            }
+        }
     }
 
     /// Cuts the node of this cluster from all others, pods and processes. Its API server still answers the test.
@@ -62,8 +85,11 @@ impl Cluster {
         self.local("isolate a node")?.set_link(true).await
     }
 
-    /// Pids of all processes of the run that this cluster is of, pods included; none without nodes.
+    /// Pids of all processes of the node, or of the whole run that it is of, pods included; none without nodes.
     pub(crate) fn pids_with_pods(&self) -> Option<Vec<u32>> {
-        Some(self.local("have pods").ok()?.all_pids())
+        Some(match self.nodes("have pods").ok()? {
+            Nodes::Local(local) => local.all_pids(),
+            Nodes::Kind(kind) => kind.all_pids(),
+        })
     }
 }

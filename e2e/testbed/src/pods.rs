@@ -96,7 +96,7 @@ impl Cluster {
     /// The control plane, when none of its controllers looks after nodes.
     fn fake_plane(&self) -> Result<&ControlPlane, ProviderError> {
         let operation = "hold fake pods";
-        if self.local(operation).is_ok() {
+        if self.nodes(operation).is_ok() {
             return Err(self.unsupported(operation, "api"));
         }
         self.plane(operation)

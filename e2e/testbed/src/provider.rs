@@ -1,11 +1,13 @@
 //! Which clusters a test runs on.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, process::ExitCode, str::FromStr};
+
+use crate::{KindTools, NodeAssets};
 
 /// Environment variable that chooses the provider.
 const VARIABLE: &str = "TOMBOLO_CLUSTERS";
 
-/// Where clusters come from; `TOMBOLO_CLUSTERS=api`, `TOMBOLO_CLUSTERS=local` or
+/// Where clusters come from; `TOMBOLO_CLUSTERS=api`, `TOMBOLO_CLUSTERS=local`, `TOMBOLO_CLUSTERS=kind` or
 /// `TOMBOLO_CLUSTERS=contexts:east,west`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Provider {
@@ -14,6 +16,8 @@ pub enum Provider {
     Api,
     /// Control planes with a node each, real pods and packets, in namespaces of this machine. Needs root.
     Local,
+    /// Clusters that kind makes in a Docker engine, with a node each.
+    Kind,
     /// These contexts of the user's kubeconfig: somebody else's clusters, whose processes are not ours to break.
     Contexts(Vec<String>),
 }
@@ -22,16 +26,8 @@ pub enum Provider {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// No such provider.
-    #[error("{VARIABLE}={value}: no such provider; use api, local or contexts:NAME,NAME")]
+    #[error("{VARIABLE}={value}: no such provider; use api, local, kind or contexts:NAME,NAME")]
     Unknown {
-        /// What was asked for.
-        value: String,
-    },
-    /// A provider that is planned.
-    #[error(
-        "{VARIABLE}={value}: this provider is not available yet; use api, local or contexts:NAME,NAME"
-    )]
-    NotYet {
         /// What was asked for.
         value: String,
     },
@@ -77,11 +73,30 @@ impl Provider {
         }
     }
 
+    /// The provider that the environment names when it has nodes, else `local`: for tests that need pods.
+    pub fn with_nodes() -> Result<Self, ProviderError> {
+        Ok(match Self::from_env()? {
+            Self::Api => Self::Local,
+            other @ (Self::Local | Self::Kind | Self::Contexts(_)) => other,
+        })
+    }
+
+    /// For test programs: the exit code to end with where there can be no clusters of this provider, after saying why. In CI
+    /// (`CI` is set) that is a failure; elsewhere `tools/test` lists it as not run.
+    pub fn exit_without(&self) -> Option<ExitCode> {
+        match self {
+            Self::Local => NodeAssets::exit_without(),
+            Self::Kind => KindTools::exit_without(),
+            Self::Api | Self::Contexts(_) => None,
+        }
+    }
+
     /// Name for messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Api => "api",
             Self::Local => "local",
+            Self::Kind => "kind",
             Self::Contexts(_) => "contexts",
         }
     }
@@ -98,9 +113,7 @@ impl FromStr for Provider {
         match value {
             "api" => Ok(Self::Api),
             "local" => Ok(Self::Local),
-            "kind" => Err(ProviderError::NotYet {
-                value: value.to_owned(),
-            }),
+            "kind" => Ok(Self::Kind),
             _ => {
                 let names = value.strip_prefix("contexts:").ok_or_else(unknown)?;
                 let names: Vec<_> = names
@@ -120,7 +133,7 @@ impl FromStr for Provider {
 impl fmt::Display for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Api | Self::Local => f.write_str(self.name()),
+            Self::Api | Self::Local | Self::Kind => f.write_str(self.name()),
             Self::Contexts(names) => write!(f, "{}:{}", self.name(), names.join(",")),
         }
     }
@@ -134,15 +147,9 @@ mod tests {
     fn a_provider_is_named_by_a_word_or_by_contexts() {
         assert_eq!("api".parse(), Ok(Provider::Api));
         assert_eq!("local".parse(), Ok(Provider::Local));
+        assert_eq!("kind".parse(), Ok(Provider::Kind));
         let contexts = Provider::Contexts(vec!["east".to_owned(), "west".to_owned()]);
         assert_eq!("contexts:east, west".parse(), Ok(contexts));
-    }
-
-    #[test]
-    fn a_planned_provider_is_refused_as_not_available_yet() {
-        let error = "kind".parse::<Provider>().unwrap_err();
-
-        assert!(error.to_string().contains("not available yet"), "{error}");
     }
 
     #[test]

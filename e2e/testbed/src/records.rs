@@ -21,6 +21,8 @@ pub(crate) enum Record {
     },
     /// Control groups that are called as the run.
     Cgroups,
+    /// A container of the Docker engine, by its name.
+    Container(String),
 }
 
 impl Record {
@@ -38,7 +40,7 @@ impl Record {
     pub(crate) fn is_alive(&self) -> bool {
         match self {
             Self::Process { pid, started, .. } => start_time(*pid) == Some(*started),
-            Self::Cgroups => false,
+            Self::Cgroups | Self::Container(_) => false,
         }
     }
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Record {
                 name,
             } => write!(f, "{role} {pid} {started} {name}"),
             Self::Cgroups => f.write_str("cgroups"),
+            Self::Container(name) => write!(f, "container {name}"),
         }
     }
 }
@@ -64,6 +67,10 @@ impl FromStr for Record {
         let mut words = line.splitn(4, ' ');
         match words.next() {
             Some("cgroups") => Ok(Self::Cgroups),
+            Some("container") => match words.next() {
+                Some(name) if !name.is_empty() => Ok(Self::Container(name.to_owned())),
+                Some(_) | None => Err(()),
+            },
             Some(role @ ("supervisor" | "watchdog" | "process")) => {
                 let mut number = || words.next().ok_or(());
                 let pid = number()?.parse().map_err(drop)?;
@@ -105,12 +112,13 @@ mod tests {
             Record::of_process("supervisor", std::process::id(), ""),
             Record::of_process("process", 1, "a/etcd"),
             Record::Cgroups,
+            Record::Container("tombolo-1f-1-a-control-plane".to_owned()),
         ];
 
         for record in records {
             assert_eq!(record.to_string().parse(), Ok(record));
         }
-        for line in ["", "process", "process x 1 a", "other 1 1 a"] {
+        for line in ["", "process", "process x 1 a", "other 1 1 a", "container "] {
             assert_eq!(line.parse::<Record>(), Err(()), "{line}");
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The watchdog is a shell that holds one end of a pipe. When the other end closes, for whatever reason (the testbed was
 //! dropped, the test binary exited without running destructors, panicked, or was killed by any signal), it kills every
-//! process that is still registered, whatever is in the control groups of the run, and removes those and the directory. It
-//! must never learn a pid that this run did not start.
+//! process that is still registered, whatever is in the control groups of the run, and removes those, the containers of the
+//! run and the directory. It must never learn a pid that this run did not start.
 //!
 //! Should the watchdog itself be killed, the file `records` in the directory says what there was; [`crate::down`] reads it.
 
@@ -18,20 +18,25 @@ use std::{
 
 use crate::records::Record;
 
-/// What the watchdog does: keep the lists of pids and control groups while the pipe is open, then kill what is in them,
-/// wait until it is gone, and remove the groups and the directory. A file `keep` in the directory keeps all of it but the
+/// What the watchdog does: keep the lists of pids, containers and control groups while the pipe is open, then kill what is in
+/// them, wait until it is gone, and remove containers, groups and the directory. A file `keep` in the directory keeps all of it but the
 /// data of servers; `keep-all` keeps those too.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
-pids=' ' groups=''
+pids=' ' groups='' containers=''
 while read -r verb name; do
   case $verb in
     add) pids="$pids$name " ;;
     del) pids="${pids%% $name *} ${pids#* $name }" ;;
     cgroup) groups="$groups $name" ;;
+    container) containers="$containers $name" ;;
   esac
 done
 for pid in $pids; do kill -KILL "$pid"; done
+# Twice: what was just being made when its maker was killed can come after the first.
+for again in 1 2; do
+  if [ -n "$containers" ]; then docker rm --force --volumes $containers; fi
+done
 for group in $groups; do
   for kill in /sys/fs/cgroup/"$group"/cgroup.kill /sys/fs/cgroup/unified/"$group"/cgroup.kill; do
     if [ -e "$kill" ]; then echo 1 >"$kill"; fi
@@ -152,6 +157,12 @@ impl Run {
     pub(crate) fn add_cgroups(&self) -> io::Result<()> {
         self.record(&Record::Cgroups)?;
         self.tell("cgroup", self.name())
+    }
+
+    /// Has the watchdog remove a container of the Docker engine, by name. To be called before it is made.
+    pub(crate) fn add_container(&self, name: &str) -> io::Result<()> {
+        self.record(&Record::Container(name.to_owned()))?;
+        self.tell("container", name)
     }
 
     /// Tells the watchdog.

@@ -1,6 +1,6 @@
 //! The set of clusters that tests run on.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use futures::future::try_join_all;
 use tokio::sync::OnceCell;
@@ -9,7 +9,7 @@ use crate::{
     Cluster, Error, Provider,
     api::{ControlPlane, MAX_CLUSTERS},
     assets::Assets,
-    contexts, local,
+    contexts, kind, local,
     run::Run,
 };
 
@@ -38,6 +38,7 @@ impl Testbed {
         match provider {
             Provider::Api => Self::start_control_planes(n).await,
             Provider::Local => Self::start_local(n).await,
+            Provider::Kind => Self::start_kind(n).await,
             Provider::Contexts(names) => {
                 let opened = contexts::open(names, n).await?;
                 let clusters = (1..).zip(opened);
@@ -73,6 +74,17 @@ impl Testbed {
         let started = local::start(&run, n).await;
         let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
         let clusters = started.into_iter().map(Cluster::of_local);
+        Ok(Self {
+            clusters: clusters.collect::<Result<_, _>>()?,
+            run,
+        })
+    }
+
+    async fn start_kind(n: usize) -> Result<Self, Error> {
+        let run = Arc::new(Run::start().map_err(Error::Run)?);
+        let started = kind::start(&run, n).await;
+        let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
+        let clusters = started.into_iter().map(Cluster::of_kind);
         Ok(Self {
             clusters: clusters.collect::<Result<_, _>>()?,
             run,
@@ -120,8 +132,9 @@ impl Testbed {
 
     /// Pids of all processes on the nodes, those in pods included; none when there are no nodes.
     pub fn pids_with_pods(&self) -> Vec<u32> {
-        let first = self.clusters.first();
-        first.and_then(Cluster::pids_with_pods).unwrap_or_default()
+        let all = self.clusters.iter().filter_map(Cluster::pids_with_pods);
+        let all: BTreeSet<u32> = all.flatten().collect();
+        all.into_iter().collect()
     }
 
     /// Memory that the processes of all clusters hold, pods included, in bytes (resident, shared pages counted for each).

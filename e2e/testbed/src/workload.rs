@@ -27,7 +27,7 @@ impl Cluster {
         image: &str,
         script: &str,
     ) -> Result<Vec<IpAddr>, Error> {
-        self.local("run pods")?;
+        self.nodes("run pods")?;
         let failed = |action: String| move |error| self.api_error(action, error);
         let pod: Pod = serde_json::from_value(json!({
             "metadata": { "name": name, "labels": { "app": name } },

@@ -56,7 +56,7 @@ pub(super) fn api_server(
     ];
     flags.extend(match ports {
         // Fake pods need no account, and must not have to wait until a new namespace has one.
-        Ports::Loopback(_) => vec![
+        Ports::Loopback(_) | Ports::Beside(..) => vec![
             "--endpoint-reconciler-type=none".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ],

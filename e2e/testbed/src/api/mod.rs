@@ -99,18 +99,50 @@ impl ControlPlane {
     ) -> Result<Self, Error> {
         let network = Network::new(index).ok_or(Error::Count { asked: index + 1 })?;
         let directory = run.directory().join(&name);
-        let certificates_directory = directory.join("certificates");
-        fs::create_dir_all(&certificates_directory).map_err(in_file(&certificates_directory))?;
-        let ips = site.server_ips(network);
-        let certificates = Certificates::make(&certificates_directory, &ips)?;
+        let certificates = certificates(&directory, &site.server_ips(network))?;
         let server = site.ports.address(Port::ApiServer);
         let text = kubeconfig(&name, server, &certificates.ca, &certificates.admin);
         let kubeconfig = directory.join("kubeconfig");
         fs::write(&kubeconfig, &text).map_err(in_file(&kubeconfig))?;
+        Self::with(
+            run,
+            name,
+            (index, network),
+            site,
+            (kubeconfig, &text),
+            certificates,
+        )
+        .await
+    }
+
+    /// What runs beside a cluster that was made otherwise, with a kubeconfig file and its text: Tombolo's roles and the etcd
+    /// of the mesh. Nothing runs yet.
+    pub(crate) async fn beside(
+        run: Arc<Run>,
+        name: String,
+        index: usize,
+        site: Site,
+        kubeconfig: (PathBuf, &str),
+    ) -> Result<Self, Error> {
+        let network = Network::new(index).ok_or(Error::Count { asked: index + 1 })?;
+        // No server of these trusts them.
+        let certificates = certificates(&run.directory().join(&name), &[])?;
+        Self::with(run, name, (index, network), site, kubeconfig, certificates).await
+    }
+
+    async fn with(
+        run: Arc<Run>,
+        name: String,
+        (index, network): (usize, Network),
+        site: Site,
+        (kubeconfig, text): (PathBuf, &str),
+        certificates: Certificates,
+    ) -> Result<Self, Error> {
+        let directory = run.directory().join(&name);
         Ok(Self {
             id: u32::try_from(index + 1).unwrap_or(u32::MAX),
             components: Components::new(&name),
-            config: kubeconfig::config(&text).await?,
+            config: kubeconfig::config(text).await?,
             name,
             network,
             site,
@@ -139,10 +171,15 @@ impl ControlPlane {
             self.launch(Component::ControllerManager, path, flags, probe)
                 .await
         };
-        let (client, peer) = (Port::MeshEtcdClient, Port::MeshEtcdPeer);
-        let mesh = self.launch_etcd(Component::MeshEtcd, assets, client, peer);
-        futures::future::try_join(kubernetes, mesh).await?;
+        futures::future::try_join(kubernetes, self.start_mesh_etcd(assets)).await?;
         Ok(())
+    }
+
+    /// Starts the etcd of the mesh and waits until it works.
+    pub(crate) async fn start_mesh_etcd(&self, assets: &Assets) -> Result<(), ComponentError> {
+        let (client, peer) = (Port::MeshEtcdClient, Port::MeshEtcdPeer);
+        self.launch_etcd(Component::MeshEtcd, assets, client, peer)
+            .await
     }
 
     /// Where one of the servers listens.
@@ -235,6 +272,12 @@ impl ControlPlane {
             data: None,
         }
     }
+}
+
+fn certificates(directory: &Path, ips: &[IpAddr]) -> Result<Certificates, Error> {
+    let directory = directory.join("certificates");
+    fs::create_dir_all(&directory).map_err(in_file(&directory))?;
+    Ok(Certificates::make(&directory, ips)?)
 }
 
 pub(crate) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Error {

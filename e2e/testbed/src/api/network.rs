@@ -54,6 +54,8 @@ pub(crate) enum Ports {
     /// On the address of a node that has a network namespace of its own, so that the numbers are the same in each. Its
     /// clients are peers; the etcd of the API server listens on 127.0.0.1 there.
     Node(Ipv4Addr),
+    /// On 127.0.0.1 beside a cluster whose API server listens elsewhere.
+    Beside(Block, SocketAddr),
 }
 
 /// A block of ports on 127.0.0.1 that no other testbed on this machine uses while this value lives.
@@ -71,33 +73,19 @@ pub(crate) struct Block {
 impl Ports {
     /// Claims a block whose ports are all free.
     pub(crate) fn claim() -> Result<Self, PortError> {
-        /// Blocks that this process has tried.
-        static TRIED: Mutex<u32> = Mutex::new(0);
-        let range = range();
-        let blocks = u32::from((range.end - range.start) / BLOCK);
-        let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..blocks {
-            // Processes begin at different blocks, so that they seldom try the same one.
-            let block = std::process::id().wrapping_mul(7).wrapping_add(*tried) % blocks;
-            *tried = tried.wrapping_add(1);
-            let first = range.start + u16::try_from(block).unwrap_or(0) * BLOCK;
-            let last = first + BLOCK - 1;
-            if let Some(claim) = listen(last)
-                && (first..last).all(|port| listen(port).is_some())
-            {
-                return Ok(Self::Loopback(Block {
-                    first,
-                    _claim: claim,
-                }));
-            }
-        }
-        Err(PortError::Exhausted { range })
+        Block::claim().map(Self::Loopback)
+    }
+
+    /// The same, for what runs beside this API server.
+    pub(crate) fn claim_beside(api_server: SocketAddr) -> Result<Self, PortError> {
+        Ok(Self::Beside(Block::claim()?, api_server))
     }
 
     /// Address of one of them.
     pub(crate) fn address(&self, port: Port) -> SocketAddr {
         match (self, port) {
-            (Self::Loopback(block), port) => {
+            (Self::Beside(_, api_server), Port::ApiServer) => *api_server,
+            (Self::Loopback(block) | Self::Beside(block, _), port) => {
                 (Ipv4Addr::LOCALHOST, block.first + port as u16).into()
             }
             (Self::Node(ip), Port::ApiServer) => (*ip, 6443).into(),
@@ -112,6 +100,32 @@ impl Ports {
     /// URL of one of them, without TLS.
     pub(crate) fn url(&self, port: Port) -> String {
         format!("http://{}", self.address(port))
+    }
+}
+
+impl Block {
+    fn claim() -> Result<Self, PortError> {
+        /// Blocks that this process has tried.
+        static TRIED: Mutex<u32> = Mutex::new(0);
+        let range = range();
+        let blocks = u32::from((range.end - range.start) / BLOCK);
+        let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..blocks {
+            // Processes begin at different blocks, so that they seldom try the same one.
+            let block = std::process::id().wrapping_mul(7).wrapping_add(*tried) % blocks;
+            *tried = tried.wrapping_add(1);
+            let first = range.start + u16::try_from(block).unwrap_or(0) * BLOCK;
+            let last = first + BLOCK - 1;
+            if let Some(claim) = listen(last)
+                && (first..last).all(|port| listen(port).is_some())
+            {
+                return Ok(Self {
+                    first,
+                    _claim: claim,
+                });
+            }
+        }
+        Err(PortError::Exhausted { range })
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tombolo_testbed::{Cluster, Error, Leftover, Provider, Testbed, down};
 
 const USAGE: &str = "usage: tombolo-testbed up [CLUSTERS] | tombolo-testbed down\n\
-    up    starts clusters of provider local (2), says how to reach them, and ends them when it is interrupted\n\
+    up    starts clusters with nodes (2), of the provider that TOMBOLO_CLUSTERS names, else local; says how to reach them, and ends them when it is interrupted\n\
     down  removes what killed runs left, looking in TMPDIR, or /tmp";
 
 #[tokio::main]
@@ -57,7 +57,7 @@ fn take_down() -> ExitCode {
 }
 
 async fn up(count: usize) -> Result<(), Error> {
-    let bed = Testbed::start_with(&Provider::Local, count).await?;
+    let bed = Testbed::start_with(&Provider::with_nodes()?, count).await?;
     for cluster in bed.clusters() {
         println!("{}", how_to_reach(cluster)?);
     }

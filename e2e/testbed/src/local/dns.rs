@@ -25,6 +25,24 @@ pub(super) async fn apply(client: &Client, network: Network) -> Result<(), kube:
     apply_documents(client, &text).await
 }
 
+/// Gives a cluster that has a CoreDNS the zones and rights of the same: only what CoreDNS is told, not how it runs.
+pub(crate) async fn configure(client: &Client) -> Result<(), kube::Error> {
+    for crd in tombolo_api::crds::ALL {
+        apply_documents(client, crd).await?;
+    }
+    for document in include_str!("coredns.yaml").split("\n---\n") {
+        let kind = documents(document)[0]
+            .types
+            .clone()
+            .unwrap_or_default()
+            .kind;
+        if ["ClusterRole", "ConfigMap"].contains(&kind.as_str()) {
+            apply_documents(client, document).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn apply_documents(client: &Client, text: &str) -> Result<(), kube::Error> {
     for object in documents(text) {
         let kind = object.types.clone().unwrap_or_default();

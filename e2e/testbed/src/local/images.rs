@@ -20,7 +20,7 @@ pub(super) const COREDNS_IMAGE: &str = "registry.k8s.io/coredns/coredns:v1.15.0"
 const WORKLOAD_IMAGES: [&str; 2] = ["alpine/socat:1.7.4.4", "nicolaka/netshoot:v0.15"];
 
 /// Tombolo's image, as [`crate::Cluster::load_tombolo`] makes it.
-pub(super) const TOMBOLO_IMAGE: &str = "tombolo:testbed";
+pub(crate) const TOMBOLO_IMAGE: &str = "tombolo:testbed";
 
 /// User of Tombolo's image, as in distroless images.
 const NONROOT: &str = "65532:65532";
@@ -65,8 +65,17 @@ async fn workload(directory: &Path, assets: &NodeAssets) -> Result<Image, Error>
     Ok(image)
 }
 
+/// Makes the archive of the workload images alone.
+pub(crate) async fn workload_archive(
+    directory: &Path,
+    assets: &NodeAssets,
+) -> Result<PathBuf, Error> {
+    fs::create_dir_all(directory).map_err(in_file(directory))?;
+    image::archive(directory, &[workload(directory, assets).await?]).await
+}
+
 /// Makes the archive of Tombolo's image from this binary.
-pub(super) async fn tombolo(
+pub(crate) async fn tombolo(
     directory: &Path,
     assets: &NodeAssets,
     binary: &Path,

@@ -42,13 +42,14 @@ impl LocalCluster {
     }
 }
 
-fn table_name(other: &str) -> String {
+/// Name of the table that cuts pods of this cluster off.
+pub(crate) fn table_name(other: &str) -> String {
     format!("tombolo-cut-{other}")
 }
 
 /// Drops packets from and to the pods of another cluster where they are forwarded, before and after Services are
 /// translated: the hook is behind the translation of destinations. Replaces a table that exists.
-fn cut(table: &str, other: Network) -> String {
+pub(crate) fn cut(table: &str, other: Network) -> String {
     let [v4, v6] = other.pod_ranges();
     format!(
         "add table inet {table}

@@ -7,11 +7,11 @@
 
 mod cgroup;
 mod config;
-mod dns;
+pub(crate) mod dns;
 mod error;
 mod image;
-mod images;
-mod links;
+pub(crate) mod images;
+pub(crate) mod links;
 mod namespaces;
 mod node;
 
@@ -217,12 +217,7 @@ impl LocalCluster {
         node_name(&self.plane.name)
     }
 
-    /// Command that enters the namespaces of the node and becomes what follows.
-    pub(crate) fn enter(&self) -> &[String] {
-        &self.plane.site.enter
-    }
-
-    /// The same without the control group, for what does not belong to the run.
+    /// Command that enters the namespaces of the node, not its control group, and becomes what follows.
     pub(crate) fn enter_namespaces(&self) -> Vec<String> {
         self.node.enter_namespaces()
     }
