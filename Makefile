@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets assets-node demo test lint conformance mutants bench fuzz latency scale image chart doc ci clean
+.PHONY: help setup assets assets-node demo test e2e lint conformance mutants bench fuzz latency scale image chart doc ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,11 @@ demo: setup assets ## two real control planes, one mesh: export, import, conflic
 
 test: setup assets ## everything this machine can run
 	@tools/assets node >/dev/null
-	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/test
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/engine run --if-possible tools/test
+
+e2e: setup assets ## scenarios with packets on two kind clusters; needs Docker, or root and Debian's packages of it
+	@if [ "$$(id -u)" = 0 ]; then tools/setup engine; fi
+	@kind/with tools/test -p tombolo-testbed -p tombolo-e2e --test kind --test packets
 
 conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_REPORT="$(abspath $(REPORT))" cargo test -p tombolo-conformance
@@ -81,10 +85,11 @@ chart: setup assets ## the Helm chart: rendered, checked, and installed on two c
 doc: setup ## API documentation
 	cargo doc --workspace --no-deps
 
-ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests; as root also those with nodes
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; fi
+ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests, kind clusters; as root also those with nodes
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; tools/setup engine; fi
 	@$(MAKE) --no-print-directory bench BENCH_FLAGS=--quick
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory e2e
 
 clean: ## remove the cache of builds and binaries
 	rm -rf "$(TOMBOLO_CACHE)"

@@ -1,6 +1,6 @@
 //! Packets: a pod of one cluster reaches what another one exports, through the derived Service and by its name in DNS.
 //!
-//! Needs clusters with nodes (provider `local`); where those cannot be had, nothing is run and the reason is told.
+//! Needs clusters with nodes: those that `TOMBOLO_CLUSTERS` names, else provider `local`; where those cannot be had, nothing is run and the reason is told.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,9 +12,7 @@ use kube::{
 };
 use tombolo_api::v1beta1::{ServiceExport, ServiceExportSpec, ServiceImport};
 use tombolo_e2e::scenarios::{self, Scenario};
-use tombolo_testbed::{
-    CLIENT_IMAGE, Cluster, NodeAssets, Provider, SERVER_IMAGE, Testbed, eventually,
-};
+use tombolo_testbed::{CLIENT_IMAGE, Cluster, Provider, SERVER_IMAGE, Testbed, eventually};
 
 /// Longest wait for traffic to follow what was written.
 const BUDGET: Duration = Duration::from_mins(1);
@@ -24,8 +22,16 @@ const SERVER: &str = "exec socat TCP6-LISTEN:8080,fork,reuseaddr,ipv6only=0 SYST
 
 fn main() -> std::process::ExitCode {
     let listing = std::env::args().any(|it| it == "--list");
-    if let (false, Some(code)) = (listing, NodeAssets::exit_without()) {
-        return code;
+    match Provider::with_nodes() {
+        Ok(provider) => {
+            if let (false, Some(code)) = (listing, provider.exit_without()) {
+                return code;
+            }
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            return std::process::ExitCode::FAILURE;
+        }
     }
     let mut all: Vec<(String, Scenario)> = Vec::new();
     let mut add = |name: &str, scenario: Scenario| all.push((name.to_owned(), scenario));
@@ -37,7 +43,7 @@ fn main() -> std::process::ExitCode {
 }
 
 async fn start() -> Result<Testbed> {
-    let testbed = Testbed::start_with(&Provider::Local, 2).await?;
+    let testbed = Testbed::start_with(&Provider::with_nodes()?, 2).await?;
     testbed.start_mesh().await?;
     Ok(testbed)
 }
