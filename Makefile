@@ -32,7 +32,7 @@ test: setup assets ## everything this machine can run
 
 e2e: setup assets ## scenarios with packets on two kind clusters; needs Docker, or root and Debian's packages of it
 	@if [ "$$(id -u)" = 0 ]; then tools/setup engine; fi
-	@kind/with tools/test -p tombolo-testbed -p tombolo-e2e --test kind --test packets
+	@kind/with tools/test --test kind --test packets
 
 conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_REPORT="$(abspath $(REPORT))" cargo test -p tombolo-conformance
