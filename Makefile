@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TOMBOLO_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo
 export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 
-.PHONY: help setup assets assets-node demo test e2e lint conformance mutants bench fuzz latency scale image chart doc ci clean
+.PHONY: help setup assets assets-node demo installed test e2e lint conformance upstream-conformance mutants bench fuzz latency scale image chart doc ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ assets-node: ## build what nodes need besides (TOMBOLO_CLUSTERS=local, as root):
 demo: setup assets ## two real control planes, one mesh: export, import, conflict, partition
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin demo
 
+installed: setup assets assets-node ## as root: CLUSTERS (2) with nodes and Tombolo installed by Helm, until Ctrl-C
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin installed -- $(or $(CLUSTERS),2)
+
 test: setup assets ## everything this machine can run
 	@tools/assets node >/dev/null
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/engine run --if-possible tools/test
@@ -36,6 +39,14 @@ e2e: setup assets ## scenarios with packets on two kind clusters; needs Docker, 
 
 conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_REPORT="$(abspath $(REPORT))" cargo test -p tombolo-conformance
+
+UPSTREAM_REPORTS ?= $(CARGO_TARGET_DIR)/upstream-conformance
+
+upstream-conformance: setup ## as root: the upstream MCS-API suite, CONFORMANCE_TEST=your build of it, on two installed clusters; UPSTREAM_FLAGS
+	@CONFORMANCE_TEST="$(CONFORMANCE_TEST)" cargo run --quiet -p tombolo-e2e --bin upstream -- --check
+	@$(MAKE) --no-print-directory assets assets-node >/dev/null
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" CONFORMANCE_TEST="$(CONFORMANCE_TEST)" \
+		cargo run --quiet -p tombolo-e2e --bin upstream -- --reports "$(abspath $(UPSTREAM_REPORTS))" -- $(UPSTREAM_FLAGS)
 
 mutants: setup assets ## wrong implementations, each of which the conformance suite must find
 	@cargo build --quiet -p tombolo --features mutants --bin tombolo-mutant

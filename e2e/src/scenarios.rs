@@ -10,19 +10,32 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 use tombolo_testbed::Testbed;
 
+/// What scenarios share: clusters, with or without something on them.
+pub trait Shared: Send + 'static {
+    /// The clusters.
+    fn testbed(&self) -> &Testbed;
+}
+
+impl Shared for Testbed {
+    fn testbed(&self) -> &Testbed {
+        self
+    }
+}
+
 /// A scenario: it leaves the clusters as it found them, or fails.
-pub type Scenario = Box<dyn for<'t> Fn(&'t Testbed) -> LocalBoxFuture<'t, Result<()>> + Send>;
+pub type Scenario<S = Testbed> =
+    Box<dyn for<'t> Fn(&'t S) -> LocalBoxFuture<'t, Result<()>> + Send>;
 
 /// Starts the clusters that the scenarios share.
-pub type Start = fn() -> LocalBoxFuture<'static, Result<Testbed>>;
+pub type Start<S = Testbed> = fn() -> LocalBoxFuture<'static, Result<S>>;
 
 /// Runs the scenarios that the command line asks for and ends the process.
-pub fn main(scenarios: Vec<(String, Scenario)>, start: Start) -> ! {
+pub fn main<S: Shared>(scenarios: Vec<(String, Scenario<S>)>, start: Start<S>) -> ! {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let runtime = Arc::new(Runtime::new().expect("the system gives threads"));
-    let shared = Arc::new(Mutex::new(None));
-    let trial = |(name, scenario): (String, Scenario)| {
+    let shared = Arc::new(Mutex::new(None::<S>));
+    let trial = |(name, scenario): (String, Scenario<S>)| {
         let (runtime, shared) = (Arc::clone(&runtime), Arc::clone(&shared));
         Trial::test(name, move || run(&runtime, &shared, &scenario, start))
     };
@@ -35,28 +48,28 @@ pub fn main(scenarios: Vec<(String, Scenario)>, start: Start) -> ! {
 }
 
 /// Runs a scenario on the shared clusters, or on new ones after a failure.
-fn run(
+fn run<S: Shared>(
     runtime: &Runtime,
-    shared: &Mutex<Option<Testbed>>,
-    scenario: &Scenario,
-    start: Start,
+    shared: &Mutex<Option<S>>,
+    scenario: &Scenario<S>,
+    start: Start<S>,
 ) -> Result<(), Failed> {
     let kept = shared.lock().ok().and_then(|mut shared| shared.take());
     let outcome = runtime.block_on(async {
-        let testbed = match kept {
-            Some(testbed) => testbed,
+        let subject = match kept {
+            Some(subject) => subject,
             None => start().await?,
         };
-        if let Err(error) = scenario(&testbed).await {
-            testbed.keep_logs("a scenario failed");
+        if let Err(error) = scenario(&subject).await {
+            subject.testbed().keep_logs("a scenario failed");
             return Err(error);
         }
-        Ok(testbed)
+        Ok(subject)
     });
     match outcome {
-        Ok(testbed) => {
+        Ok(subject) => {
             if let Ok(mut shared) = shared.lock() {
-                *shared = Some(testbed);
+                *shared = Some(subject);
             }
             Ok(())
         }

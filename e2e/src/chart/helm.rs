@@ -79,7 +79,12 @@ impl Helm {
 
     /// Runs it; an error when it fails. Returns what it printed.
     pub fn run(&self, arguments: &[&str]) -> Result<String, Error> {
-        let output = self.output(arguments)?;
+        self.run_from(&[], arguments)
+    }
+
+    /// The same; `enter` are words of a command that becomes helm, such as [`tombolo_testbed::Cluster::reach`] has.
+    pub fn run_from(&self, enter: &[String], arguments: &[&str]) -> Result<String, Error> {
+        let output = self.output(enter, arguments)?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
@@ -113,10 +118,13 @@ impl Helm {
         Ok(path)
     }
 
-    fn output(&self, arguments: &[&str]) -> Result<Output, Error> {
+    fn output(&self, enter: &[String], arguments: &[&str]) -> Result<Output, Error> {
         let home = self.home.path();
-        let mut command = Command::new(&self.program);
+        let program = self.program.display().to_string();
+        let mut words = enter.iter().chain([&program]);
+        let mut command = Command::new(words.next().unwrap_or(&program));
         command
+            .args(words)
             .args(arguments)
             .env_remove("KUBECONFIG")
             .env("HELM_CACHE_HOME", home.join("cache"))

@@ -74,6 +74,12 @@ impl<'t> Installation<'t> {
         self.deploy("upgrade", values)
     }
 
+    /// `helm upgrade` that keeps what was set and not changed by these values; returns the notes.
+    pub fn change(&self, values: &str) -> Result<String> {
+        let arguments = ["upgrade", RELEASE, "--reset-then-reuse-values"];
+        self.deploy_with(&arguments, values)
+    }
+
     /// `helm rollback` to a revision.
     pub fn rollback(&self, revision: u32) -> Result<()> {
         self.on_release(&["rollback", RELEASE, &revision.to_string()])?;
@@ -84,6 +90,19 @@ impl<'t> Installation<'t> {
     pub fn uninstall(&self) -> Result<()> {
         self.on_release(&["uninstall", RELEASE])?;
         Ok(())
+    }
+
+    /// The revision that is deployed, 1 after the installation.
+    pub fn revision(&self) -> Result<u32> {
+        let text = self.on_release(&["get", "metadata", RELEASE, "--output", "json"])?;
+        let metadata: Value = serde_json::from_str(&text)?;
+        let revision = metadata["revision"].as_u64().context("a revision")?;
+        Ok(revision.try_into()?)
+    }
+
+    /// The values that were set, as JSON, which is YAML.
+    pub fn values(&self) -> Result<String> {
+        self.on_release(&["get", "values", RELEASE, "--output", "json"])
     }
 
     /// What is installed.
@@ -122,16 +141,19 @@ impl<'t> Installation<'t> {
     }
 
     fn deploy(&self, verb: &str, values: &str) -> Result<String> {
-        let name = format!("{}-{verb}", self.cluster.name());
-        let values = self.helm.values(&name, values)?.display().to_string();
-        let chart = chart().display().to_string();
-        self.on_release(&[verb, RELEASE, &chart, "--values", &values])
+        self.deploy_with(&[verb, RELEASE], values)
+    }
+
+    fn deploy_with(&self, arguments: &[&str], values: &str) -> Result<String> {
+        let values = self.helm.values(self.cluster.name(), values)?;
+        let (values, chart) = (values.display().to_string(), chart().display().to_string());
+        self.on_release(&[arguments, &[&chart, "--values", &values]].concat())
     }
 
     fn on_release(&self, arguments: &[&str]) -> Result<String> {
         let kubeconfig = self.cluster.kubeconfig()?.display().to_string();
         let place = ["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig];
         let arguments: Vec<_> = arguments.iter().chain(&place).copied().collect();
-        Ok(self.helm.run(&arguments)?)
+        Ok(self.helm.run_from(&self.cluster.reach(), &arguments)?)
     }
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::{Cluster, Error, ExecOutput, cluster::Nodes, roles};
+use crate::{
+    Cluster, Error, ExecOutput, LocalError, assets::Assets, cluster::Nodes, command::Invocation,
+    roles,
+};
 
 impl Cluster {
     /// Name of the cluster's node.
@@ -48,6 +51,68 @@ impl Cluster {
             Nodes::Local(local) => local.load_tombolo(&binary).await,
             Nodes::Kind(kind) => kind.load_tombolo(&binary).await,
         }
+    }
+
+    /// Makes the image of etcd from the binary that control planes run, under this name, and gives it to the node.
+    pub async fn load_etcd(&self, name: &str) -> Result<(), Error> {
+        let binary = Assets::find()?.etcd;
+        match self.nodes("load images")? {
+            Nodes::Local(local) => local.load_etcd(name, &binary).await,
+            Nodes::Kind(kind) => kind.load_etcd(name, &binary).await,
+        }
+    }
+
+    /// Words of a command that becomes what follows, where the API servers and nodes of all clusters of the testbed are
+    /// reached: in the network namespace that joins the nodes with provider `local`, where the engine is with `kind`, here
+    /// with others (no words). With `local`, what runs so ends with the testbed.
+    pub fn reach(&self) -> Vec<String> {
+        match self.nodes("be reached from elsewhere") {
+            Ok(Nodes::Local(local)) => local.enter_hub(),
+            Ok(Nodes::Kind(kind)) => kind.enter().to_vec(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Runs a program of this machine, to its end, as [`Self::reach`] says.
+    pub async fn run(&self, program: &Path, arguments: &[&str]) -> Result<ExecOutput, Error> {
+        let command = Invocation::new(&self.reach(), program, arguments);
+        Ok(command.run().await?.into())
+    }
+
+    /// Kills the process of a container (SIGKILL, by the id of the container). Its kubelet starts it again.
+    pub async fn kill_container(&self, id: &str) -> Result<(), Error> {
+        let arguments = [
+            "--namespace=k8s.io",
+            "tasks",
+            "kill",
+            "--signal=SIGKILL",
+            id,
+        ];
+        let output = self.on_node("ctr", &arguments).await?;
+        let cluster = self.name().to_owned();
+        output.success().map(drop).map_err(|said| {
+            LocalError::NotKilled {
+                cluster,
+                container: id.to_owned(),
+                said,
+            }
+            .into()
+        })
+    }
+
+    /// Drops what goes from pods of this cluster to a TCP port of the nodes of another, on this cluster's node. That
+    /// other cluster still reaches this one.
+    pub async fn cut_port(&self, other: &Self, port: u16) -> Result<(), Error> {
+        let operation = "cut off a port";
+        let (own, other) = (self.local(operation)?, other.local(operation)?);
+        own.cut_port(other, port).await
+    }
+
+    /// Undoes [`Self::cut_port`].
+    pub async fn heal_port(&self, other: &Self, port: u16) -> Result<(), Error> {
+        let operation = "cut off a port";
+        let (own, other) = (self.local(operation)?, other.local(operation)?);
+        own.heal_port(other, port).await
     }
 
     /// Drops what the pods of this cluster and those of another send to each other, on this cluster's node. Both API

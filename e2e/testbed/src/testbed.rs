@@ -1,8 +1,14 @@
 //! The set of clusters that tests run on.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use futures::future::try_join_all;
+use kube::config::Kubeconfig;
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -118,6 +124,28 @@ impl Testbed {
     /// vain, or `KEEP=1` is set.
     pub fn directory(&self) -> &Path {
         self.run.directory()
+    }
+
+    /// Writes a kubeconfig with a context for each cluster, called as the cluster, and gives its path. It has an
+    /// administrator's credentials, and goes away with the testbed. Where it can be used: see [`Cluster::reach`].
+    pub fn kubeconfig(&self) -> Result<PathBuf, Error> {
+        let mut merged = Kubeconfig::default();
+        for cluster in &self.clusters {
+            merged = merged.merge(Kubeconfig::read_from(cluster.kubeconfig()?)?)?;
+        }
+        let path = self.directory().join("kubeconfig");
+        let text = serde_json::to_string_pretty(&merged)
+            .expect("invariant: what was read from JSON can be written as JSON");
+        // Who reads an earlier one must not find half of this one.
+        let written = tempfile::NamedTempFile::new_in(self.directory()).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            Ok(file.persist(&path)?)
+        });
+        written.map_err(|source| Error::File {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(path)
     }
 
     /// Keeps the logs after the end, and says where. For failures that are not panics.

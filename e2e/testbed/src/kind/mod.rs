@@ -62,6 +62,7 @@ pub(crate) struct Ground {
     run: Arc<Run>,
     tombolo_image: OnceCell<PathBuf>,
     workload_images: OnceCell<PathBuf>,
+    etcd_image: OnceCell<PathBuf>,
 }
 
 /// One cluster.
@@ -86,6 +87,7 @@ pub(crate) async fn start(run: &Arc<Run>, n: usize) -> Result<Vec<KindCluster>, 
         run: Arc::clone(run),
         tombolo_image: OnceCell::new(),
         workload_images: OnceCell::new(),
+        etcd_image: OnceCell::new(),
     });
     let starting = ('a'..)
         .take(n)
@@ -226,6 +228,12 @@ impl KindCluster {
         Ok(images::TOMBOLO_IMAGE)
     }
 
+    /// Makes etcd's image from this binary and gives it to the node.
+    pub(crate) async fn load_etcd(&self, name: &str, binary: &Path) -> Result<(), Error> {
+        let archive = self.ground.etcd_image(name, binary).await?;
+        self.load_images(archive).await
+    }
+
     /// Command that goes where the API server is reached, and becomes what follows.
     pub(crate) fn enter(&self) -> &[String] {
         &self.plane.site.enter
@@ -325,6 +333,14 @@ impl Ground {
         let programs = NodeAssets::programs_only();
         let make = || images::tombolo(&directory, &programs, binary);
         Ok(self.tombolo_image.get_or_try_init(make).await?)
+    }
+
+    /// The name is that of the first call.
+    async fn etcd_image(&self, name: &str, binary: &Path) -> Result<&Path, Error> {
+        let directory = self.run.directory().join("images/etcd-data");
+        let programs = NodeAssets::programs_only();
+        let make = || images::etcd(&directory, &programs, name, binary);
+        Ok(self.etcd_image.get_or_try_init(make).await?)
     }
 
     async fn workload_images(&self) -> Result<&Path, Error> {

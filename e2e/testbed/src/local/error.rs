@@ -64,4 +64,14 @@ pub enum LocalError {
         #[source]
         source: crate::WaitError,
     },
+    /// The process of a container could not be killed.
+    #[error("{cluster}: cannot kill container {container}: {said}")]
+    NotKilled {
+        /// Name of the cluster.
+        cluster: String,
+        /// Id of the container.
+        container: String,
+        /// What was said on the node.
+        said: String,
+    },
 }

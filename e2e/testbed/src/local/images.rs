@@ -1,4 +1,5 @@
-//! Which images nodes have: what pods need anyway, those that the upstream conformance suite names, and Tombolo's own.
+//! Which images nodes have: what pods need anyway, those that the upstream conformance suite names, Tombolo's own, and the
+//! etcd of its chart.
 
 use std::{
     fs,
@@ -85,5 +86,19 @@ pub(crate) async fn tombolo(
     let image = Image::new(directory, assets, &[TOMBOLO_IMAGE], config)?;
     image.add_program(binary, "/usr/local/bin/tombolo").await?;
     image.add_text("/etc/passwd", "nonroot:x:65532:65532:nonroot:/:\n")?;
+    image::archive(directory, &[image]).await
+}
+
+/// Makes the archive of an image with etcd, from this binary.
+pub(crate) async fn etcd(
+    directory: &Path,
+    assets: &NodeAssets,
+    name: &str,
+    binary: &Path,
+) -> Result<PathBuf, Error> {
+    fs::create_dir_all(directory).map_err(in_file(directory))?;
+    let config = json!({ "Entrypoint": ["etcd"] });
+    let image = Image::new(directory, assets, &[name], config)?;
+    image.add_program(binary, "/usr/local/bin/etcd").await?;
     image::archive(directory, &[image]).await
 }

@@ -20,6 +20,19 @@ impl LocalCluster {
         self.nft(&["delete", "table", "inet", &table], "").await
     }
 
+    /// Drops what pods of this cluster send to a TCP port of the other's node, and the answers, on this node.
+    pub(crate) async fn cut_port(&self, other: &Self, port: u16) -> Result<(), Error> {
+        let table = port_table_name(&other.plane.name, port);
+        self.nft(&["-f", "-"], &cut_port(&table, other.plane.network, port))
+            .await
+    }
+
+    /// Undoes [`Self::cut_port`].
+    pub(crate) async fn heal_port(&self, other: &Self, port: u16) -> Result<(), Error> {
+        let table = port_table_name(&other.plane.name, port);
+        self.nft(&["delete", "table", "inet", &table], "").await
+    }
+
     async fn nft(&self, arguments: &[&str], input: &str) -> Result<(), Error> {
         let nft = self.ground.assets.program("nft");
         self.command(&nft, arguments).input(input).succeed().await?;
@@ -45,6 +58,29 @@ impl LocalCluster {
 /// Name of the table that cuts pods of this cluster off.
 pub(crate) fn table_name(other: &str) -> String {
     format!("tombolo-cut-{other}")
+}
+
+fn port_table_name(other: &str, port: u16) -> String {
+    format!("tombolo-cut-{other}-{port}")
+}
+
+/// Drops what is forwarded to and from a port of another cluster's node. Replaces a table that exists.
+fn cut_port(table: &str, other: Network, port: u16) -> String {
+    let (v4, v6) = other.node();
+    format!(
+        "add table inet {table}
+delete table inet {table}
+table inet {table} {{
+  chain forward {{
+    type filter hook forward priority -10; policy accept;
+    ip daddr {v4} tcp dport {port} drop
+    ip saddr {v4} tcp sport {port} drop
+    ip6 daddr {v6} tcp dport {port} drop
+    ip6 saddr {v6} tcp sport {port} drop
+  }}
+}}
+"
+    )
 }
 
 /// Drops packets from and to the pods of another cluster where they are forwarded, before and after Services are

@@ -48,6 +48,9 @@ const READY_BUDGET: Duration = Duration::from_mins(2);
 /// Where nodes have directories of their own.
 const OWN: [&str; 2] = ["/var", "/run"];
 
+/// Name of the namespaces that join the nodes.
+const HUB: &str = "hub";
+
 /// What all clusters of a testbed share.
 #[derive(Debug)]
 pub(crate) struct Ground {
@@ -57,6 +60,7 @@ pub(crate) struct Ground {
     run: Arc<Run>,
     base_images: OnceCell<PathBuf>,
     tombolo_image: OnceCell<PathBuf>,
+    etcd_image: OnceCell<PathBuf>,
 }
 
 /// One cluster with a node.
@@ -87,17 +91,17 @@ impl Ground {
             return Err(LocalError::Directory { directory }.into());
         }
         let cgroups = Cgroups::make(run)?;
-        cgroups.add_cluster("hub")?;
-        let own = directory.join("hub");
+        cgroups.add_cluster(HUB)?;
+        let own = directory.join(HUB);
         fs::create_dir_all(&own).map_err(in_file(&own))?;
         let setup = Setup {
-            name: "hub".to_owned(),
+            name: HUB.to_owned(),
             directory: own,
             mounts: false,
             script: include_str!("hub.sh"),
             arguments: Vec::new(),
         };
-        let hub = Namespaces::make(run, &assets, cgroups.enter("hub"), setup).await?;
+        let hub = Namespaces::make(run, &assets, cgroups.enter(HUB), setup).await?;
         Ok(Self {
             hub,
             cgroups,
@@ -105,6 +109,7 @@ impl Ground {
             run: Arc::clone(run),
             base_images: OnceCell::new(),
             tombolo_image: OnceCell::new(),
+            etcd_image: OnceCell::new(),
         })
     }
 
@@ -119,6 +124,13 @@ impl Ground {
         let directory = self.run.directory().join("images/tombolo-data");
         let make = || images::tombolo(&directory, &self.assets, binary);
         Ok(self.tombolo_image.get_or_try_init(make).await?)
+    }
+
+    /// The name is that of the first call.
+    async fn etcd_image(&self, name: &str, binary: &Path) -> Result<&Path, Error> {
+        let directory = self.run.directory().join("images/etcd-data");
+        let make = || images::etcd(&directory, &self.assets, name, binary);
+        Ok(self.etcd_image.get_or_try_init(make).await?)
     }
 }
 
@@ -200,6 +212,19 @@ impl LocalCluster {
         let archive = self.ground.tombolo_image(binary).await?;
         self.node.import(archive).await?;
         Ok(images::TOMBOLO_IMAGE)
+    }
+
+    /// Makes etcd's image from this binary and gives it to the node.
+    pub(crate) async fn load_etcd(&self, name: &str, binary: &Path) -> Result<(), Error> {
+        let archive = self.ground.etcd_image(name, binary).await?;
+        self.node.import(archive).await
+    }
+
+    /// Command that enters the network namespace which joins the nodes, and the control group of the run.
+    pub(crate) fn enter_hub(&self) -> Vec<String> {
+        let mut words = self.ground.cgroups.enter(HUB);
+        words.extend(self.ground.hub.enter());
+        words
     }
 
     /// Gives the node the images of an archive as `docker save` writes it.
