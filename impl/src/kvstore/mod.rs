@@ -13,6 +13,8 @@ pub mod config;
 pub mod error;
 pub mod etcd;
 pub mod fenced;
+#[cfg(test)]
+mod foreign_keys_tests;
 pub mod lease;
 pub mod memory;
 pub mod mutex;
@@ -103,7 +105,8 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     revision: i64,
-    after: String,
+    /// The last key of the page before, which need not be text.
+    after: Vec<u8>,
     limit: PageLimit,
 }
 

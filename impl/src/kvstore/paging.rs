@@ -3,8 +3,6 @@
 //! etcd limits a page by the number of its entries alone. So a page that turns out too large is asked for again with fewer, and
 //! the next page gets as many as would fit if its entries were as large as those of the last.
 
-use super::Entry;
-
 /// Most entries of one page.
 pub const PAGE_ENTRIES: usize = 250;
 
@@ -36,10 +34,10 @@ impl PageLimit {
         (self.0 > 1).then_some(Self((self.0 / SHRINK).max(1)))
     }
 
-    /// That of the page after one with these entries. It grows to twice as many at most.
-    pub(super) fn after(self, entries: &[Entry]) -> Self {
-        let bytes: usize = entries.iter().map(Entry::size).sum();
-        let fit = entries.len() * PAGE_BYTES / bytes.max(1);
+    /// That of the page after one with entries of these sizes in bytes. It grows to twice as many at most.
+    pub(super) fn after(self, sizes: impl ExactSizeIterator<Item = usize>) -> Self {
+        let count = sizes.len();
+        let fit = count * PAGE_BYTES / sizes.sum::<usize>().max(1);
         Self(fit.clamp(1, PAGE_ENTRIES.min(self.0 * 2)))
     }
 }
@@ -48,25 +46,18 @@ impl PageLimit {
 mod tests {
     use super::*;
 
-    fn entries(count: usize, bytes: usize) -> Vec<Entry> {
-        let entry = Entry {
-            key: String::new(),
-            value: vec![0; bytes],
-            create_revision: 1,
-            mod_revision: 1,
-            lease: None,
-        };
-        vec![entry; count]
+    fn entries(count: usize, bytes: usize) -> impl ExactSizeIterator<Item = usize> {
+        std::iter::repeat_n(bytes, count)
     }
 
     #[test]
     fn a_page_of_large_entries_makes_the_next_smaller_and_small_ones_let_it_grow_again() {
-        let large = PageLimit::FIRST.after(&entries(250, 64 * 1024));
-        let larger = large.after(&entries(64, 8 * 1024 * 1024));
-        let again = larger.after(&entries(1, 100));
+        let large = PageLimit::FIRST.after(entries(250, 64 * 1024));
+        let larger = large.after(entries(64, 8 * 1024 * 1024));
+        let again = larger.after(entries(1, 100));
 
         assert_eq!((large.get(), larger.get(), again.get()), (64, 1, 2));
-        assert_eq!(PageLimit::FIRST.after(&entries(250, 100)), PageLimit::FIRST);
+        assert_eq!(PageLimit::FIRST.after(entries(250, 100)), PageLimit::FIRST);
     }
 
     #[test]

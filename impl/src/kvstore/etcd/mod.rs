@@ -62,9 +62,10 @@ impl KvStore for EtcdStore {
         let (store_id, now) = header_of(answer.header());
         let revision = cursor.map_or(now, |cursor| cursor.revision);
         let last = answer.kvs().last().filter(|_| answer.more());
-        let after = last.map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
-        let entries: Vec<_> = answer.kvs().iter().filter_map(entry).collect();
-        let limit = limit.after(&entries);
+        let after = last.map(|kv| kv.key().to_vec());
+        let sizes = answer.kvs().iter();
+        let limit = limit.after(sizes.map(|kv| kv.key().len() + kv.value().len()));
+        let entries = answer.kvs().iter().filter_map(entry).collect();
         Ok(Page {
             revision,
             store_id,
@@ -185,7 +186,7 @@ async fn range(
             options = options
                 .with_range(prefix_end(prefix))
                 .with_revision(*revision);
-            [after.as_bytes(), &[0]].concat()
+            [after.as_slice(), &[0]].concat()
         }
     };
     let answer = store

@@ -143,7 +143,11 @@ impl KvStore for MemoryStore {
         }
         let mut entries: Vec<_> = entries_at(&state, revision, prefix)
             .into_values()
-            .filter(|entry| after.as_ref().is_none_or(|after| entry.key > *after))
+            .filter(|entry| {
+                after
+                    .as_ref()
+                    .is_none_or(|after| entry.key.as_bytes() > after.as_slice())
+            })
             .collect();
         let mut more = false;
         // As with etcd, a page that is too large is asked for again with fewer entries.
@@ -156,8 +160,8 @@ impl KvStore for MemoryStore {
                 Some(_) | None => break,
             }
         }
-        let last = entries.last().map(|entry| entry.key.clone());
-        let limit = limit.after(&entries);
+        let last = entries.last().map(|entry| entry.key.clone().into_bytes());
+        let limit = limit.after(entries.iter().map(Entry::size));
         Ok(Page {
             revision,
             store_id: state.store_id,
