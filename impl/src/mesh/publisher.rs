@@ -13,6 +13,7 @@
 //! wait for them, and no keys is then the truth about them.
 
 mod caches;
+mod left_out;
 mod metrics;
 pub mod records;
 mod session;
@@ -37,7 +38,7 @@ use tombolo_core::wire::{
 };
 use tracing::{info, warn};
 
-use self::{caches::Caches, records::Publishing};
+use self::{caches::Caches, left_out::LeftOut, records::Publishing};
 pub use self::{metrics::Metrics, view::View};
 use super::ledger::Ledger;
 use crate::{
@@ -138,6 +139,8 @@ struct State {
     exports_ready: bool,
     /// The lease of the canaries.
     fence: Fence,
+    /// What cannot be published as it is.
+    left_out: LeftOut,
 }
 
 impl<S: KvStore> Publisher<S> {

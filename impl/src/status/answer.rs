@@ -154,6 +154,8 @@ pub struct OwnStore {
     pub keys: Vec<Keys>,
     /// Names that wait to be published, are tried again later or are in work.
     pub waiting: u64,
+    /// Names of which something cannot be published as it is.
+    pub left_out: LeftOut,
     /// The leases that the keys hang on.
     pub lease: Lease,
     /// What went wrong.
@@ -168,6 +170,17 @@ pub struct Keys {
     pub kind: String,
     /// How many.
     pub count: u64,
+}
+
+/// What cannot be published as it is: too large, or not understood.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftOut {
+    /// How many names.
+    pub count: u64,
+    /// What is wrong with the first of them.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub first: Option<String>,
 }
 
 /// Leases.

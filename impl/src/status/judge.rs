@@ -170,6 +170,14 @@ pub fn of_store(store: &OwnStore) -> Vec<Finding> {
             "ask again; if they stay, see the warnings `cannot publish` in the log",
         ));
     }
+    if let Some(first) = &store.left_out.first {
+        let count = store.left_out.count;
+        all.push(found(
+            Level::Problem,
+            format!("{count} names cannot be published as they are: {first}"),
+            "change these objects; the warnings `left out` in the log name all of them; peers keep what was published of them before",
+        ));
+    }
     let shown = |kind| store.asked.current.contains(kind);
     if all.is_empty() && !PUBLISHED.iter().all(shown) {
         all.push(found(

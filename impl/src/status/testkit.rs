@@ -10,8 +10,8 @@ use tombolo_core::{
 };
 
 use super::answer::{
-    Answer, ApiServer, Asked, Copies, Failures, Keys, Leadership, Lease, Member, OwnStore, Peer,
-    PeerCopy, Peers, Ready, Watched, Work,
+    Answer, ApiServer, Asked, Copies, Failures, Keys, Leadership, Lease, LeftOut, Member, OwnStore,
+    Peer, PeerCopy, Peers, Ready, Watched, Work,
 };
 
 /// The time of every answer.
@@ -204,6 +204,7 @@ pub(crate) fn store() -> OwnStore {
             })
             .into(),
         waiting: 0,
+        left_out: LeftOut::default(),
         lease: Lease {
             ttl_seconds: 900,
             held: 1,

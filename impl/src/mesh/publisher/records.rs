@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use thiserror::Error;
-use tombolo_api::v1beta1::ServiceExport;
+use tombolo_api::{keys, v1beta1::ServiceExport};
 use tombolo_core::{
     export::{ExportVerdict, Refusal, ServiceFacts, evaluate, global_service},
     names::{ClusterId, ClusterName},
@@ -91,10 +91,11 @@ pub fn build(publishing: &Publishing, observed: &Observed) -> Records {
     let service = match observed.service.as_deref().map(facts::service).transpose() {
         Ok(service) => service,
         Err(error) => {
+            let offered = is_offered(observed);
             return Records {
                 service: Record::Unknown,
                 export: Record::Unknown,
-                skipped: vec![error.into()],
+                skipped: offered.then(|| error.into()).into_iter().collect(),
             };
         }
     };
@@ -108,6 +109,15 @@ pub fn build(publishing: &Publishing, observed: &Observed) -> Records {
 fn is_global(publishing: &Publishing, observed: &Observed) -> bool {
     let namespace = observed.namespace.as_deref();
     facts::namespace_is_global(namespace, publishing.default_global_namespace)
+}
+
+/// Whether somebody asks for a name to be published.
+fn is_offered(observed: &Observed) -> bool {
+    let service = observed.service.as_deref();
+    let annotations = service.and_then(|service| service.metadata.annotations.as_ref());
+    let marks = [keys::GLOBAL, keys::GLOBAL_ALIAS];
+    observed.export.is_some()
+        || annotations.is_some_and(|it| marks.iter().any(|mark| it.contains_key(*mark)))
 }
 
 fn service_record(
@@ -266,6 +276,19 @@ mod tests {
         assert_eq!(records.service, Record::Unknown);
         assert_eq!(records.export, Record::Unknown);
         assert_eq!(records.skipped[0].reason(), "UnknownValue");
+    }
+
+    #[test]
+    fn a_service_that_nobody_offers_is_not_complained_about() {
+        let mut observed = global_service(json!({"trafficDistribution": "PreferMoon"}));
+        let mut service = observed.service.as_deref().unwrap().clone();
+        service.metadata.annotations = None;
+        observed.service = Some(Arc::new(service));
+
+        let records = build(&publishing(), &observed);
+
+        assert_eq!(records.service, Record::Unknown);
+        assert_eq!(records.skipped, []);
     }
 
     #[test]

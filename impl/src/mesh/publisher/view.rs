@@ -95,6 +95,10 @@ const WAITING: Metric = Metric::new(
     "tombolo_publisher_queue_depth",
     "Names that wait to be published, are tried again later or are in work",
 );
+const LEFT_OUT: Metric = Metric::new(
+    "tombolo_publisher_left_out",
+    "Names of which something cannot be published as it is",
+);
 const CONFIRMED: Metric = Metric::new(
     "tombolo_publisher_lease_confirmed_seconds",
     "Time since the own store last prolonged all leases of the records",
@@ -122,6 +126,10 @@ impl Collector for View {
         let mut waiting = WAITING.gauge(&mut encoder)?;
         if let Some(store) = store {
             waiting.set(&alone, store.waiting)?;
+        }
+        let mut left_out = LEFT_OUT.gauge(&mut encoder)?;
+        if let Some(store) = store {
+            left_out.set(&alone, store.left_out.count)?;
         }
         let mut confirmed = CONFIRMED.gauge(&mut encoder)?;
         if let Some(ago) = store.and_then(|store| store.lease.confirmed_seconds_ago) {
@@ -156,6 +164,7 @@ impl<S: KvStore> Seen for Publisher<S> {
                 })
                 .into(),
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
+            left_out: state.left_out.look(),
             lease: Lease::of(self.leases.held(), self.options.lease_ttl),
             failures,
         }

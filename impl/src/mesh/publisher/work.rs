@@ -95,6 +95,7 @@ impl<S: KvStore> Publisher<S> {
             (state.services_ready, state.exports_ready)
         };
         let mut records = records::build(&self.options.publishing, &self.caches.observe(suffix));
+        self.state().left_out.note(suffix, &records.skipped);
         for error in &records.skipped {
             self.options.metrics.failed(error.reason());
             warn!(name = suffix, %error, "left out");
