@@ -93,6 +93,9 @@ pub struct PeerStatus {
     /// What is wrong now, with the next step; none as soon as the peer is ready again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// What is wrong with its file, with the next step; it is followed as the file said before, if it ever did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_error: Option<String>,
     /// Revision of its store when it answered last. Other writers of the store count: compare [`KindStatus::behind_since`].
     pub head: i64,
     /// Its records, by kind: every kind that is wanted of peers.
@@ -197,6 +200,7 @@ impl PeerStatus {
             failures: 0,
             last_failure: None,
             last_error: None,
+            file_error: None,
             head: 0,
             kinds: BTreeMap::new(),
             expires_in_seconds: None,
@@ -210,6 +214,12 @@ impl PeerStatus {
             self.state = state;
             self.since = now;
         }
+    }
+
+    /// What is wrong with it now, and what to do: with its file before all else.
+    pub fn error(&self) -> Option<&str> {
+        let error = self.file_error.as_ref().or(self.last_error.as_ref());
+        error.map(String::as_str)
     }
 
     /// Whether it means anything that this peer has no record: it was read completely once, or it expired.

@@ -51,15 +51,15 @@ pub enum Error {
         source: InvalidName,
     },
     /// A file cannot be read.
-    #[error("{}: the file cannot be read: {source}; check its permissions", file.display())]
+    #[error("{}: the file cannot be read: {source}; check its permissions and, if it is a link, where it leads", file.display())]
     File {
         /// The file.
         file: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The file of a peer that is followed says nothing any more.
-    #[error("{}: endpoints: missing; expected an etcd client file; the peer is followed as before: complete the file, or delete it to remove the peer", file.display())]
+    /// The file of a peer says nothing, or nothing any more.
+    #[error("{}: endpoints: missing; expected an etcd client file; what is known of the peer stays: complete the file, or delete it to remove the peer", file.display())]
     Hollow {
         /// The file.
         file: PathBuf,
@@ -116,17 +116,18 @@ impl ConfigDir {
         let mut scan = Scan::default();
         for entry in fs::read_dir(&self.dir).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            // Follows links: a mounted Secret is links into a hidden directory.
-            if path.is_file() {
-                self.scan_file(&path, &mut scan);
+            // Follows links: a mounted Secret is links into a hidden directory. What cannot be followed may be a peer's file.
+            match fs::metadata(&path) {
+                Ok(entry) if !entry.is_file() => scan.hollow.extend(peer_of(&path).ok()),
+                Err(_) if !is_there(&path) => {}
+                Ok(_) | Err(_) => self.scan_file(&path, &mut scan),
             }
         }
         Ok(scan)
     }
 
     fn scan_file(&self, path: &Path, scan: &mut Scan) {
-        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = ClusterName::try_from(file_name.as_ref());
+        let name = peer_of(path);
         if name.as_ref() == Ok(&self.local) {
             return;
         }
@@ -146,6 +147,11 @@ impl ConfigDir {
             Ok((content, name)) if content.contains(MARKER) => {
                 let config = EtcdConfig::parse(path, &content).map_err(Error::from);
                 scan.peers.insert(name, config);
+            }
+            // Nobody names a file as a cluster to leave it blank: it is being written.
+            Ok((content, name)) if content.trim().is_empty() => {
+                let file = path.to_owned();
+                scan.peers.insert(name, Err(Error::Hollow { file }));
             }
             Ok((_, name)) => {
                 scan.hollow.insert(name);
@@ -201,6 +207,17 @@ impl Changes {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// The peer whose file this would be.
+fn peer_of(path: &Path) -> Result<ClusterName, InvalidName> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    ClusterName::try_from(name.as_ref())
+}
+
+/// Whether a name is in its directory, wherever it leads.
+fn is_there(path: &Path) -> bool {
+    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn contains_marker(content: &[u8]) -> bool {
@@ -330,6 +347,37 @@ mod tests {
         symlink("..data/rome", dir.path().join("rome")).unwrap();
 
         assert_eq!(names(&config.scan().unwrap()), ["rome"]);
+    }
+
+    #[test]
+    fn a_blank_file_is_a_peer_that_is_being_written_and_a_directory_may_have_been_one() {
+        let (dir, config) = fixture(&[("rome", ""), ("oslo", " \n"), ("notes", "nothing")]);
+        fs::create_dir(dir.path().join("paris")).unwrap();
+
+        let scan = config.scan().unwrap();
+
+        assert_eq!(names(&scan), ["oslo", "rome"]);
+        let mut peers = scan.peers.values();
+        assert!(peers.all(|peer| matches!(peer, Err(Error::Hollow { .. }))));
+        let hollow: Vec<_> = scan.hollow.iter().map(ClusterName::as_str).collect();
+        assert_eq!(hollow, ["notes", "paris"]);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_a_file_that_cannot_be_read() {
+        let (dir, config) = fixture(&[("rome", GOOD)]);
+        symlink("..data/paris", dir.path().join("paris")).unwrap();
+        symlink("oslo", dir.path().join("oslo")).unwrap();
+        symlink("..data/ca.crt", dir.path().join("ca.crt")).unwrap();
+
+        let scan = config.scan().unwrap();
+
+        assert_eq!(names(&scan), ["oslo", "paris", "rome"]);
+        for (name, peer) in scan.peers {
+            let unreadable = matches!(peer, Err(Error::File { .. }));
+            assert_eq!(unreadable, name.as_str() != "rome");
+        }
+        assert!(scan.problems.is_empty());
     }
 
     #[tokio::test]

@@ -194,17 +194,23 @@ impl<R: Records> Peering<R> {
         });
         for (peer, config) in scan.peers.into_iter().chain(hollow) {
             match config {
-                Ok(config) => self.follow(peer, config).await,
+                Ok(config) => {
+                    self.tell_file(&peer, None);
+                    self.follow(peer, config).await;
+                }
                 Err(error) => {
-                    let text = error.to_string();
-                    self.follow
-                        .statuses
-                        .update(&peer, |status, _| status.last_error = Some(text));
+                    self.tell_file(&peer, Some(error.to_string()));
                     problems.push(error);
                 }
             }
         }
         self.tell(problems);
+    }
+
+    /// Says what is wrong with a peer's file.
+    fn tell_file(&self, peer: &ClusterName, error: Option<String>) {
+        let statuses = &self.follow.statuses;
+        statuses.update(peer, |status, _| status.file_error = error);
     }
 
     /// Follows a peer with this configuration; it learns on from what was learnt with the last one.

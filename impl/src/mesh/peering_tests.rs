@@ -160,9 +160,7 @@ impl Here {
     async fn until_error(&self, peer: &str, text: &str) {
         eventually(text, async || {
             let status = self.status(peer);
-            status
-                .and_then(|status| status.last_error)
-                .is_some_and(|error| error.contains(text))
+            status.is_some_and(|it| it.error().is_some_and(|error| error.contains(text)))
         })
         .await;
     }
@@ -315,6 +313,35 @@ async fn a_file_that_is_empty_or_broken_for_a_while_keeps_its_peer() {
     rome.export("web", 1).await;
 
     here.until_rows(&["cart", "web"]).await;
+    let status = here.status("rome").unwrap();
+    assert_eq!(status.state, PeerState::Ready, "it is followed as before");
+    let error = status.file_error.expect("and its file is still broken");
+    assert!(error.contains("is not valid"), "{error}");
+    here.put("rome", &file_of(&etcd));
+    eventually("the file is mended", async || {
+        here.status("rome").unwrap().file_error.is_none()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_becomes_a_link_to_nowhere_or_a_directory_keeps_its_peer() {
+    let (etcd, rome) = peer("rome", 2, &["cart"]).await;
+    let here = Here::start(|dir| fs::write(dir.join("rome"), file_of(&etcd)).unwrap());
+    here.until_state("rome", PeerState::Ready).await;
+    let file = here.dir.path().join("rome");
+
+    fs::remove_file(&file).unwrap();
+    symlink("..data/rome", &file).unwrap();
+    here.until_error("rome", "cannot be read").await;
+    rome.export("web", 1).await;
+    here.until_rows(&["cart", "web"]).await;
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    here.until_error("rome", "endpoints: missing").await;
+    rome.export("desk", 1).await;
+
+    here.until_rows(&["cart", "desk", "web"]).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tombolo_core::{
 
 use super::*;
 use crate::status::{
-    answer::{Failure, Failures, Peer, Ready},
+    answer::{Failure, Failures, LeftOut, Peer, Ready},
     testkit::{ago, copier, late, lost, mesh, operator, peer, standby, store},
 };
 
@@ -70,7 +70,10 @@ fn a_peer_is_behind_when(#[case] spoil: fn(&mut Peer)) {
     peer.status.last_error = Some("no route to host".to_owned());
 })]
 #[case::its_file_is_broken(|peer: &mut Peer| {
-    peer.status.last_error = Some("the file is empty".to_owned());
+    peer.status.file_error = Some("the file is empty".to_owned());
+})]
+#[case::something_is_wrong_although_it_is_followed(|peer: &mut Peer| {
+    peer.status.last_error = Some("who knows".to_owned());
 })]
 #[case::it_exceeds_a_limit(|peer: &mut Peer| peer.status.limited = vec![Limit::Records])]
 #[case::records_are_over_a_limit(|peer: &mut Peer| {
@@ -145,6 +148,9 @@ fn a_process_that_is_stuck_or_unready_is_not_well() {
     it.failures = failed(1.0);
 }, Verdict::Problem)]
 #[case::an_old_failure_means_nothing(|it: &mut OwnStore| it.failures = failed(1.0), Verdict::Well)]
+#[case::something_is_left_out(|it: &mut OwnStore| {
+    it.left_out = LeftOut { count: 1, first: Some("too large".to_owned()) };
+}, Verdict::Problem)]
 #[case::leases_run_out(|it: &mut OwnStore| it.lease = lease(Some(451.0)), Verdict::Problem)]
 #[case::one_kind_was_not_seen(|it: &mut OwnStore| it.asked.current.truncate(1), Verdict::Behind)]
 #[case::leases_are_confirmed_in_the_future(|it: &mut OwnStore| it.lease = lease(Some(-3.0)), Verdict::Problem)]

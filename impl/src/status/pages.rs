@@ -75,7 +75,7 @@ pub fn peer_checks(statuses: &Statuses) -> Checks {
     let statuses = statuses.clone();
     Arc::new(move || {
         let checks = statuses.peers().into_iter().map(|peer| {
-            let why = || peer.last_error.clone().unwrap_or_default();
+            let why = || peer.error().unwrap_or_default();
             let failure =
                 (peer.state != PeerState::Ready).then(|| format!("{}: {}", peer.state, why()));
             Check {
@@ -192,7 +192,7 @@ async fn peers(statuses: &Statuses) -> Peers {
 
 fn asked(found: Option<&Found>, status: &PeerStatus) -> Asked {
     let Some(found) = found else {
-        let why = status.last_error.as_deref();
+        let why = status.error();
         return Asked {
             head: None,
             error: Some(why.unwrap_or("nobody follows it").to_owned()),

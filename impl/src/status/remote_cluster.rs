@@ -131,7 +131,7 @@ fn text(status: &PeerStatus) -> String {
         ),
         (Some(_), false) => format!(
             "etcd: 0/1 connected, leases=0, lock leases=0, has-quorum=false: {}",
-            status.last_error.as_deref().unwrap_or_default()
+            status.error().unwrap_or_default()
         ),
         (None, _) => "Waiting for initial connection to be established".to_owned(),
     }

@@ -20,6 +20,7 @@ pub(super) fn findings(peer: &Peer, at: Timestamp) -> Vec<Finding> {
     if found.is_empty() {
         found.extend(kinds(peer, at, &subject));
     }
+    found.extend(file(status, &subject));
     found.extend(limits(status, &subject));
     found.extend(refused(status, &subject));
     found
@@ -184,6 +185,14 @@ pub fn lag(peer: &Peer, known: &KindStatus, at: Timestamp) -> Lag {
         revisions: (head - known.revision).max(0),
         seconds: seconds.max(0.0),
     }
+}
+
+/// What is wrong with the peer's file.
+fn file(status: &PeerStatus, subject: &str) -> Option<Finding> {
+    let error = status.file_error.as_deref()?;
+    let what = format!("its file cannot be used: {error}");
+    let next = "mend the file; until then the peer is followed as it said before, if it ever did";
+    Some(Finding::new(Level::Problem, subject, what, next))
 }
 
 /// Limits that the peer exceeds.
