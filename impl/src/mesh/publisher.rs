@@ -306,11 +306,14 @@ const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
 const _: () = assert!(STORE_RETRY_MAX.as_secs() <= RETRY_MAX.as_secs());
 
 #[cfg(test)]
+mod change_tests;
+#[cfg(test)]
 mod fence_tests;
 #[cfg(test)]
 mod heartbeat_tests;
 #[cfg(test)]
+mod life_tests;
+#[cfg(test)]
 mod lost_store_tests;
 #[cfg(test)]
-#[path = "publisher_tests.rs"]
-mod tests;
+mod testkit;

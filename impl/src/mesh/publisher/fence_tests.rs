@@ -2,7 +2,7 @@
 
 use tombolo_core::wire::key::Resource;
 
-use super::{tests::canary, *};
+use super::{testkit::canary, *};
 use crate::kvstore::{
     LeaseId,
     testing::{Etcd, Subject, battery},
@@ -14,7 +14,7 @@ battery![a_list_that_was_begun_before_records_went_does_not_bring_their_fence_ba
 fn options() -> Options {
     Options {
         lease_ttl: Duration::from_mins(15),
-        ..tests::options()
+        ..testkit::options()
     }
 }
 

@@ -11,7 +11,7 @@ async fn the_heartbeat_is_written_at_once_and_every_minute_under_a_lease() {
     let store = MemoryStore::new("memory");
     let options = Options {
         lease_ttl: Duration::from_mins(15),
-        ..tests::options()
+        ..testkit::options()
     };
     let publisher = Publisher::new(store.clone(), options);
     let scope = Scope::Key(HEARTBEAT.to_owned());

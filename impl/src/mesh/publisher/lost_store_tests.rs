@@ -3,7 +3,7 @@
 use tombolo_core::wire::key::Resource;
 
 use super::{
-    tests::{
+    testkit::{
         CONFIG, EXPORT, Running, SERVICE, absent, all_canaries, assert_order, canary, contains,
         entry, on_both_stores, options, present, slice,
     },
