@@ -314,5 +314,10 @@ impl<R> Drop for Peering<R> {
 }
 
 #[cfg(test)]
-#[path = "peering_tests.rs"]
-mod tests;
+mod file_tests;
+#[cfg(test)]
+mod panic_tests;
+#[cfg(test)]
+mod peer_tests;
+#[cfg(test)]
+mod testkit;
