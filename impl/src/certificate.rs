@@ -10,7 +10,10 @@ use rustls::{
     CertificateError, RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, ServerName, UnixTime,
+        pem::{self, PemObject},
+    },
     server::WebPkiClientVerifier,
     sign::CertifiedKey,
 };
@@ -109,7 +112,7 @@ impl Certificate {
     pub fn read_all(pem: &[u8]) -> Result<Vec<Self>, Unreadable> {
         let mut certificates = Vec::new();
         for der in CertificateDer::pem_slice_iter(pem) {
-            let der = der.map_err(|error| Unreadable::BadCertificate(error.to_string()))?;
+            let der = der.map_err(|error| Unreadable::BadCertificate(pem_problem(&error)))?;
             certificates.push(Self::parse(der)?);
         }
         if certificates.is_empty() {
@@ -177,7 +180,8 @@ impl Certificate {
 /// Whether the key belongs to the first certificate of the chain.
 pub fn check_key(chain: &[Certificate], key_pem: &[u8]) -> Result<Result<(), Fault>, Unreadable> {
     let no_key = |why: &dyn fmt::Display| Unreadable::NoKey(why.to_string());
-    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| no_key(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(key_pem);
+    let key = key.map_err(|error| Unreadable::NoKey(pem_problem(&error)))?;
     let provider = provider();
     let key = provider.key_provider.load_private_key(key);
     let key = key.map_err(|error| no_key(&error))?;
@@ -270,6 +274,15 @@ pub(crate) fn fault(error: &rustls::Error) -> Option<Fault> {
         Fault::Unusable(error.to_string())
     };
     Some(known)
+}
+
+/// What is wrong with a PEM text. The library shows markers as lists of bytes.
+fn pem_problem(error: &pem::Error) -> String {
+    if let pem::Error::MissingSectionEnd { end_marker } = error {
+        let marker = String::from_utf8_lossy(end_marker);
+        return format!("its last line, END {marker}, is missing; it may be half written");
+    }
+    error.to_string()
 }
 
 fn provider() -> CryptoProvider {

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -10,6 +11,7 @@ use super::{
     KvStore,
     config::EtcdConfig,
     etcd::EtcdStore,
+    testing::BUDGET,
     testing_pki::{Authority, GOOD, SecureEtcd, replace},
 };
 
@@ -173,6 +175,8 @@ async fn a_missing_broken_or_foreign_file_is_named_with_its_field() {
     let good = ["client.key", "client.crt", "ca.crt"].map(|name| (name, read(name)));
     let foreign = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+    let half = &good[1].1[..200];
+    let long = " ".repeat(2 * 1024 * 1024);
     let cases = [
         (
             "client.key",
@@ -195,7 +199,17 @@ async fn a_missing_broken_or_foreign_file_is_named_with_its_field() {
             Some(""),
             "/client.crt: cert-file: holds no certificate",
         ),
+        (
+            "client.crt",
+            Some(half),
+            "its last line, END CERTIFICATE, is missing",
+        ),
         ("client.crt", None, "/client.crt: cert-file: cannot be read"),
+        (
+            "ca.crt",
+            Some(long.as_str()),
+            "/ca.crt: trusted-ca-file: has 2097152 bytes",
+        ),
         (
             "ca.crt",
             Some(""),
@@ -214,6 +228,26 @@ async fn a_missing_broken_or_foreign_file_is_named_with_its_field() {
             replace(&secure.file(name), text);
         }
     }
+
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+    let (secure, store) = connected().await;
+    let key = secure.file("client.key");
+    let good = fs::read_to_string(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    let made = Command::new("mkfifo").arg(&key).status().unwrap();
+    assert!(made.success());
+
+    let told = refused(
+        &store,
+        "ConfigInvalid",
+        &["client.key: key-file: is no file"],
+    );
+    tokio::time::timeout(BUDGET, told).await.expect("in time");
+    replace(&key, &good);
 
     recovers(&store).await;
 }

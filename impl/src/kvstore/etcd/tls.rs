@@ -26,6 +26,9 @@ use crate::certificate::{self, Certificate};
 /// Longest time for the handshake that finds out why there is no connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Largest PEM file that is read: 1 MiB, a thousand authorities.
+const PEM_BYTES_MAX: u64 = 1024 * 1024;
+
 /// The files, read.
 pub(super) struct Loaded {
     ca_file: PathBuf,
@@ -241,12 +244,25 @@ async fn read_certificates(
     Ok((pem, certificates))
 }
 
+/// Reads a file, and nothing else: to open a pipe would wait until somebody writes into it.
 async fn read_file(file: &Path, field: &'static str) -> Result<Vec<u8>, ConfigError> {
-    tokio::fs::read(file).await.map_err(|error| ConfigError {
+    let complain = |problem: String| ConfigError {
         file: file.to_owned(),
         field,
-        problem: format!("cannot be read: {error}"),
+        problem,
         expected: "a readable PEM file",
         remedy: "check that the Secret with the mesh's certificates is mounted",
-    })
+    };
+    let unreadable = |error: std::io::Error| complain(format!("cannot be read: {error}"));
+    let metadata = tokio::fs::metadata(file).await.map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(complain("is no file".to_owned()));
+    }
+    if metadata.len() > PEM_BYTES_MAX {
+        return Err(complain(format!(
+            "has {} bytes, more than {PEM_BYTES_MAX}",
+            metadata.len()
+        )));
+    }
+    tokio::fs::read(file).await.map_err(unreadable)
 }
