@@ -29,8 +29,28 @@ struct Stored<V> {
     /// The value; none after a deletion whose event has not arrived yet.
     value: Option<V>,
     revision: i64,
-    /// Whether this process wrote it last, so that it hangs on a lease of this process.
-    ours: bool,
+    writer: Writer,
+}
+
+/// Who wrote a key last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// This process: the key hangs on a lease of this process.
+    Us,
+    /// Another process with the same work, after this one, and alike: it hangs on a lease of that one.
+    Alike,
+    /// Somebody else, or nobody knows.
+    Other,
+}
+
+impl<V> Stored<V> {
+    /// Whether nothing has to be done as long as the value is as it should be.
+    fn is_good(&self) -> bool {
+        match self.writer {
+            Writer::Us | Writer::Alike => true,
+            Writer::Other => false,
+        }
+    }
 }
 
 /// What to do about a key.
@@ -59,15 +79,13 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
         for entry in entries {
             let before = old.get(&entry.key);
             let value = V::from(entry.value);
-            let ours = before.is_some_and(|stored| {
-                stored.ours
-                    && stored.revision == entry.mod_revision
-                    && stored.value.as_ref() == Some(&value)
+            let untouched = before.filter(|stored| {
+                stored.revision == entry.mod_revision && stored.value.as_ref() == Some(&value)
             });
             let stored = Stored {
                 value: Some(value),
                 revision: entry.mod_revision,
-                ours,
+                writer: untouched.map_or(Writer::Other, |stored| stored.writer),
             };
             self.keys.insert(entry.key, stored);
         }
@@ -85,7 +103,7 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
                 let stored = Stored {
                     value: Some(V::from(entry.value)),
                     revision,
-                    ours: false,
+                    writer: Writer::Other,
                 };
                 self.keys.insert(entry.key, stored);
                 true
@@ -105,10 +123,37 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
             let stored = Stored {
                 value: Some(value),
                 revision,
-                ours: true,
+                writer: Writer::Us,
             };
             self.keys.insert(key.to_owned(), stored);
         }
+    }
+
+    /// Another process that writes the same keys has written one alike, or with any value, on a lease: the key is left to it. False
+    /// when the key was not ours, or is not as it should be.
+    pub(in crate::mesh) fn lend(&mut self, entry: &Entry, any_value: bool) -> bool {
+        let Some(stored) = self.keys.get_mut(&entry.key) else {
+            return false;
+        };
+        let value = V::from(entry.value.clone());
+        let alike = stored.value.is_some() && (any_value || stored.value.as_ref() == Some(&value));
+        let later = entry.mod_revision > stored.revision && entry.lease.is_some();
+        if !(stored.is_good() && later && alike) {
+            return false;
+        }
+        *stored = Stored {
+            value: Some(value),
+            revision: entry.mod_revision,
+            writer: Writer::Alike,
+        };
+        true
+    }
+
+    /// Whether a key was left to another process.
+    pub(in crate::mesh) fn is_lent(&self, key: &str) -> bool {
+        self.keys
+            .get(key)
+            .is_some_and(|stored| stored.writer == Writer::Alike)
     }
 
     /// This process deleted a key.
@@ -119,7 +164,7 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
             *stored = Stored {
                 value: None,
                 revision,
-                ours: true,
+                writer: Writer::Us,
             };
         }
     }
@@ -133,7 +178,7 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
     pub(in crate::mesh) fn disown(&mut self, prefix: &str) {
         for (key, stored) in &mut self.keys {
             if key.starts_with(prefix) {
-                stored.ours = false;
+                stored.writer = Writer::Other;
             }
         }
     }
@@ -141,7 +186,7 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
     /// A key that an earlier life of this process wrote hangs on a lease that this one has taken over.
     pub(in crate::mesh) fn adopt(&mut self, key: &str) {
         if let Some(stored) = self.keys.get_mut(key) {
-            stored.ours = true;
+            stored.writer = Writer::Us;
         }
     }
 
@@ -174,14 +219,14 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
     pub(in crate::mesh) fn holds_ours(&self, key: &str) -> bool {
         self.keys
             .get(key)
-            .is_some_and(|stored| stored.ours && stored.value.is_some())
+            .is_some_and(|stored| stored.is_good() && stored.value.is_some())
     }
 
     /// What to do about a key, given what should be stored under it. What another process wrote, an earlier life of this
     /// one for instance, is taken over by writing it again, also when it is not known yet whether it is right.
     pub(in crate::mesh) fn decide(&self, key: &str, record: Record<V>) -> Action<V> {
         let stored = self.keys.get(key);
-        let ours = stored.is_some_and(|stored| stored.ours);
+        let ours = stored.is_some_and(Stored::is_good);
         let value = stored.and_then(|stored| stored.value.as_ref());
         match (record, value) {
             (Record::Present(wanted), Some(value)) if ours && wanted == *value => Action::Nothing,
@@ -196,6 +241,7 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kvstore::LeaseId;
 
     fn entry(key: &str, value: &str, revision: i64) -> Entry {
         Entry {
@@ -275,6 +321,29 @@ mod tests {
             Action::Put("v".into())
         );
         assert_eq!(removed.decide("k", present("v")), Action::Put("v".into()));
+    }
+
+    #[test]
+    fn a_key_that_another_writer_wrote_alike_on_a_lease_is_left_to_it() {
+        let leased = |value, revision| Entry {
+            lease: Some(LeaseId(7)),
+            ..entry("k", value, revision)
+        };
+        let mut ledger = wrote("v", 5);
+
+        assert!(!ledger.lend(&entry("k", "v", 6), false), "it would stay");
+        assert!(!ledger.lend(&leased("x", 6), false));
+        assert!(!ledger.lend(&leased("v", 4), false));
+        assert!(ledger.lend(&leased("v", 6), false) && ledger.is_lent("k"));
+        assert_eq!(ledger.decide("k", present("v")), Action::Nothing);
+        assert!(ledger.lend(&leased("any", 7), true));
+        ledger.relist([leased("any", 7)]);
+        assert!(ledger.is_lent("k"));
+        assert_eq!(ledger.decide("k", present("w")), Action::Put("w".into()));
+        ledger.written("k", "w".into(), 8);
+        assert!(!ledger.is_lent("k"));
+        ledger.relist([leased("w", 9)]);
+        assert!(!ledger.lend(&leased("w", 10), false), "it was not ours");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod view;
 mod work;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -141,6 +142,8 @@ struct State {
     fence: Fence,
     /// What cannot be published as it is.
     left_out: LeftOut,
+    /// Keys that went after they were left to another publisher: deleted by it, or gone with its lease.
+    lent_gone: BTreeSet<String>,
 }
 
 impl<S: KvStore> Publisher<S> {
@@ -315,5 +318,7 @@ mod heartbeat_tests;
 mod life_tests;
 #[cfg(test)]
 mod lost_store_tests;
+#[cfg(test)]
+mod shared_store_tests;
 #[cfg(test)]
 mod testkit;

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream::select_all};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use super::{Publisher, STORE_RETRY_MAX, view::SIGNS};
+use super::{Publisher, STORE_RETRY_MAX, State, view::SIGNS};
 use crate::{
     kvstore::{
         Asker, Entry, Error, Event, KvStore, LeaseId, Scope, Watch, WatchBatch,
@@ -125,6 +125,7 @@ impl<S: KvStore> Publisher<S> {
             }
         }
         info!(keys, "listed the own keys");
+        state.lent_gone.clear();
         state.listed = true;
         self.mark_all(&state);
         // Nobody watches the heartbeat: what took other keys may have taken it too.
@@ -138,14 +139,30 @@ impl<S: KvStore> Publisher<S> {
     pub(super) fn take_in(&self, batch: WatchBatch) -> bool {
         let mut state = self.state();
         for event in batch.events {
-            let vouches =
-                matches!(event, Event::Delete { .. }) && self.keys.suffix(event.key()).is_none();
+            if self.leaves(&mut state, &event) {
+                continue;
+            }
+            let deleted = matches!(event, Event::Delete { .. });
+            let vouches = deleted && self.keys.suffix(event.key()).is_none();
             let key = event.key().to_owned();
+            if deleted && state.ledger.is_lent(&key) {
+                state.lent_gone.insert(key.clone());
+            }
             if state.ledger.apply(event) {
                 self.mark(&key);
                 state.listed &= !vouches;
             }
         }
         state.listed
+    }
+
+    /// Whether an event is a write of another publisher of this cluster that leaves nothing to be done. To put it right would make
+    /// both write for ever. Canaries of both say the same, whatever time is in them.
+    fn leaves(&self, state: &mut State, event: &Event) -> bool {
+        let Event::Put(entry) = event else {
+            return false;
+        };
+        let canary = entry.key.starts_with(&self.keys.canaries);
+        state.ledger.lend(entry, canary)
     }
 }

@@ -110,9 +110,14 @@ impl<S: KvStore> Publisher<S> {
     }
 
     async fn bring(&self, kind: KeyKind, key: &str, record: Record) -> Result<(), Error> {
-        let action = self.state().ledger.decide(key, record);
+        let (action, went) = {
+            let mut state = self.state();
+            let action = state.ledger.decide(key, record);
+            (action, state.lent_gone.remove(key))
+        };
         match action {
             Action::Nothing => {}
+            Action::Put(_) if went => self.take_over(),
             Action::Put(value) => {
                 let revision = self.leases.put(key, value.clone()).await?;
                 self.options.metrics.put(kind);
@@ -181,6 +186,14 @@ impl<S: KvStore> Publisher<S> {
                 state.ledger.written(&last.key, last.value, revision);
             }
         }
+    }
+
+    /// A record that is wanted went with the lease of another publisher: everything that it left is written again, and then the
+    /// canaries, on a new lease, so that readers learn that this writer lives.
+    fn take_over(&self) {
+        warn!("keys went with the lease of another publisher; writing them again");
+        self.state().fence.outdate();
+        self.lose_store();
     }
 
     /// The store is not the one that was listed: list it anew.
