@@ -21,7 +21,7 @@ async fn a_list_ends_and_has_all_that_is_text_however_many_keys_are_not() {
     let mut client = etcd_client::Client::connect([etcd.url()], None)
         .await
         .unwrap();
-    for number in 0..2 * PAGE_ENTRIES + 1 {
+    for number in 0..=2 * PAGE_ENTRIES {
         client.put(foreign(number), "", None).await.unwrap();
     }
 

@@ -19,7 +19,7 @@ use tombolo_core::{evidence::Evidence, names::ClusterName};
 
 use self::panics::Panics;
 use super::{
-    config_dir::{ConfigDir, Error, Scan},
+    config_dir::{Changes, ConfigDir, Error, Scan},
     peers::{LocalCluster, RemoteState},
     remote_cluster::{Memory, Options, Records, RemoteCluster},
     reservations::Reservations,
@@ -95,15 +95,10 @@ pub(crate) async fn follow_peers(
                     () = changes.next() => break,
                     Some((peer, panic)) = panicked.recv() => peering.suspect(&peer, &panic),
                     () = peering.panics.pause_over() => peering.follow_again().await,
-                    () = tokio::time::sleep_until(reread) => {
-                        // The directory may be another one under the same path: watch it anew.
-                        let failed = dir.watch().map(|anew| changes = anew).err();
-                        peering.tell(failed.into_iter().collect());
-                        break;
-                    }
+                    () = tokio::time::sleep_until(reread) => break,
                 }
             }
-            peering.look(&dir).await
+            peering.look_anew(&dir, &mut changes).await
         };
         let Some(found) = cancel.run_until_cancelled(woken).await else {
             break;
@@ -132,6 +127,22 @@ struct Running {
 }
 
 impl<R: Records> Peering<R> {
+    /// Watches the directory anew and reads it: it may be another one under the same path by now, and the watch of one that was
+    /// moved or removed tells nothing any more.
+    async fn look_anew(&mut self, dir: &ConfigDir, changes: &mut Changes) -> Scan {
+        loop {
+            let watched = dir.watch();
+            let found = self.look(dir).await;
+            match watched {
+                Ok(anew) => *changes = anew,
+                // It could be read in the end, so it can be watched.
+                Err(Error::Directory { .. }) => continue,
+                Err(error) => self.tell(vec![error]),
+            }
+            return found;
+        }
+    }
+
     /// Reads the directory; again when a followed peer's file is gone or the directory cannot be read.
     async fn look(&mut self, dir: &ConfigDir) -> Scan {
         loop {

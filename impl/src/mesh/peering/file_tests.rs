@@ -161,4 +161,11 @@ async fn a_directory_that_is_gone_for_a_while_is_no_longer_current() {
     fs::create_dir(here.dir.path()).unwrap();
 
     eventually("it was read again", async || current()).await;
+    // It is another directory, which nobody has watched before.
+    let (etcd, _rome) = peer("rome", 2, &["cart"]).await;
+    let begin = Instant::now();
+    here.put("rome", &file_of(&etcd));
+    here.until_rows(&["cart"]).await;
+    let noticed = begin.elapsed();
+    assert!(noticed < REREAD_INTERVAL / 3, "{noticed:?}");
 }
