@@ -79,3 +79,33 @@ fn a_hundred_thousand_ports_are_refused(
         format!("{field} has 100000 entries, at most 4096 are accepted")
     );
 }
+
+#[test]
+fn what_an_error_repeats_of_a_record_cannot_end_a_line() {
+    let record =
+        r#"{"cluster":"paris","namespace":"shop","name":"cart\n\u001b[2Jx","type":"\u0000"}"#;
+    let key = "shop/cart\n2026 INFO all is well\u{7f}";
+
+    let errors = [
+        service_export::decode(&paris(), key, record.as_bytes()).map(drop),
+        cluster_service::decode(
+            &paris(),
+            key,
+            br#"{"cluster":"paris","namespace":"shop","name":"cart","clusterID":2}"#,
+            &mut Vec::new(),
+        )
+        .map(drop),
+        cluster_service::decode(
+            &paris(),
+            "shop/cart",
+            br#"{"cluster":"a\u000ab","namespace":"shop","name":"cart","clusterID":2}"#,
+            &mut Vec::new(),
+        )
+        .map(drop),
+    ];
+
+    for error in errors {
+        let text = error.unwrap_err().to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+}

@@ -73,7 +73,15 @@ fn check_names(
     })
 }
 
-/// A text of a peer as it may appear in logs: at most 80 characters of it.
+/// A text of a peer as it may appear in logs: at most 80 characters of it, none of which can end a line or change a terminal.
 fn clip(text: &str) -> String {
-    text.chars().take(80).collect()
+    let mut clipped = String::new();
+    for character in text.chars().take(80) {
+        if character.is_control() {
+            clipped.extend(character.escape_default());
+        } else {
+            clipped.push(character);
+        }
+    }
+    clipped
 }
