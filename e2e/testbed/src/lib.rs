@@ -10,6 +10,8 @@ pub mod assets;
 mod cluster;
 mod command;
 mod component;
+#[cfg(feature = "containers")]
+pub mod containers;
 mod contexts;
 mod dialer;
 mod down;

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tombolo_testbed::{Assets, NodeAssets, eventually};
+use tombolo_testbed::{Assets, KindTools, NodeAssets, eventually};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/assets");
 
@@ -340,6 +340,36 @@ fn the_script_and_the_testbed_agree_on_the_directory_for_nodes() -> Result<()> {
     let output = Command::new(SCRIPT).args(["node", "--where"]).output()?;
 
     assert_eq!(Some(stdout(&output).into()), NodeAssets::cache_directory());
+    Ok(())
+}
+
+#[test]
+fn the_script_and_the_testbed_agree_on_the_directory_for_kind() -> Result<()> {
+    let output = Command::new(SCRIPT).args(["kind", "--where"]).output()?;
+
+    assert_eq!(Some(stdout(&output).into()), KindTools::cache_directory());
+    Ok(())
+}
+
+#[test]
+fn the_set_for_kind_is_built_alone() -> Result<()> {
+    let machine = Machine::new()?;
+
+    let missing = machine.script().args(["kind", "--print"]).output()?;
+    let built = machine.script().arg("kind").output()?;
+    let again = machine.script().args(["kind", "--print"]).output()?;
+
+    assert!(
+        stderr(&missing).contains("run 'tools/assets kind'"),
+        "{missing:?}"
+    );
+    assert_eq!(machine.calls(), "kind kubeadm ");
+    assert_eq!(stdout(&built), stdout(&again));
+    assert!(
+        stderr(&built).contains("about a minute"),
+        "{}",
+        stderr(&built)
+    );
     Ok(())
 }
 

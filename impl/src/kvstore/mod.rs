@@ -35,6 +35,8 @@ pub(crate) mod testing;
 pub(crate) mod testing_pki;
 #[cfg(test)]
 pub(crate) mod testing_proxy;
+#[cfg(test)]
+mod testing_subject;
 pub mod tls_fault;
 #[cfg(test)]
 mod tls_tests;

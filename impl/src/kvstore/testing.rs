@@ -6,13 +6,13 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
-    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 use tombolo_testbed::Assets;
 
-use super::{KvStore, config::EtcdConfig, etcd::EtcdStore, memory::MemoryStore};
+pub(crate) use super::testing_subject::{BUDGET, Subject, eventually};
+use super::{KvStore as _, config::EtcdConfig, etcd::EtcdStore, memory::MemoryStore};
 
 /// Tests of behaviours that are functions over [`Subject`]: each runs on the store in memory and on a real etcd.
 macro_rules! battery {
@@ -39,39 +39,6 @@ macro_rules! battery {
 }
 
 pub(crate) use battery;
-
-/// How long a condition may take on a busy machine.
-pub(crate) const BUDGET: Duration = Duration::from_secs(30);
-
-/// Waits until the condition holds; fails the test when it does not within [`BUDGET`].
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + BUDGET;
-    let mut pause = Duration::from_millis(5);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {BUDGET:?}: {what}");
-        tokio::time::sleep(pause).await;
-        // Where time is paused, conditions that take many minutes are looked at hundreds of times, not tens of thousands.
-        pause = (pause * 5 / 4).min(Duration::from_millis(250));
-    }
-}
-
-/// A store and the ways to break it.
-pub(crate) trait Subject: Sized {
-    /// The store's type.
-    type Store: KvStore;
-    /// A running, empty store.
-    async fn start() -> Self;
-    /// A new client of it.
-    fn store(&self) -> Self::Store;
-    /// Forgets all events before the present revision.
-    async fn compact(&self);
-    /// Makes it unreachable.
-    async fn stop(&mut self);
-    /// Makes it reachable again, with its data.
-    async fn resume(&mut self);
-    /// Empties it and starts it again with the same id.
-    async fn wipe(&mut self);
-}
 
 /// A store in memory, to be broken.
 pub(crate) struct Memory(MemoryStore);

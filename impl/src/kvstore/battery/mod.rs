@@ -1,4 +1,5 @@
-//! What every store does, as functions over the trait; run on the store in memory and on a real etcd.
+//! What every store does, as functions over the trait; run on the store in memory and on a real etcd, and by
+//! `impl/tests/containers.rs` on an etcd in a container.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::{
     testing::{Subject, battery, eventually},
 };
 
-mod conditional;
+pub(crate) mod conditional;
 
 battery![
     a_key_is_read_back_with_its_revisions,
