@@ -1,8 +1,9 @@
 //! A mesh as its users install it: clusters with nodes, the Helm chart in each, joined as the guide says.
 //!
-//! `docs/guide/install.md` is the recipe, and nothing is done here that it does not tell, but for the images, which come
-//! from this machine instead of a registry.
+//! `docs/guide/install.md` and `docs/guide/dns.md` are the recipe, and nothing is done here that they do not tell, but for the
+//! images, which come from this machine instead of a registry.
 
+mod dns;
 pub mod objects;
 pub mod status;
 pub mod values;
@@ -97,6 +98,7 @@ impl Mesh {
                 let shared = Some(authority.clone());
                 mesh.install_in(index, &image, shared).await?;
             }
+            mesh.configure_dns().await?;
             mesh.join().await?;
             mesh.is_well().await
         };
@@ -159,6 +161,14 @@ impl Mesh {
             .install(&values::of_cluster(cluster.name(), cluster.id(), image))
             .with_context(|| format!("install in {}", cluster.name()))?;
         Ok(release.api::<Secret>().get(AUTHORITY).await?)
+    }
+
+    /// `tombolo dns configure` in all clusters.
+    async fn configure_dns(&self) -> Result<()> {
+        let kubeconfig = self.testbed.kubeconfig()?;
+        let clusters = self.testbed.clusters().iter();
+        try_join_all(clusters.map(|cluster| dns::configure(cluster, &kubeconfig))).await?;
+        Ok(())
     }
 
     /// Makes all clusters peers of each other.
