@@ -13,7 +13,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, LogParams, PostParams},
+    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tombolo_api::v1beta1::{ServiceExport, ServiceExportSpec, ServiceImport};
@@ -24,24 +24,24 @@ use self::sample::{Sample, Uptime};
 /// Name of the Service, and label of its pods.
 pub const SERVICE: &str = "web";
 /// Longest wait for traffic to follow what was written.
-pub const BUDGET: Duration = Duration::from_mins(1);
+pub const BUDGET: Duration = Duration::from_mins(2);
 /// Name of the client's pod.
 const CLIENT: &str = "client";
 
-/// Says its host name to whoever asks. The shell is asked to end and does not, so a pod that is being deleted answers on.
-const SERVER: &str = "trap '' TERM; \
-                      socat TCP6-LISTEN:8080,fork,reuseaddr,ipv6only=0,backlog=128 SYSTEM:hostname";
+/// Says its host name to whoever asks.
+const SERVER: &str =
+    "exec socat TCP6-LISTEN:8080,fork,reuseaddr,ipv6only=0,backlog=128 SYSTEM:hostname";
 
 /// Asks each address about four times per second, each in a loop of its own, and writes a line for each request. `-w` is the time
-/// for a connection, in which its first packet is sent twice.
+/// for a connection, and for an answer then.
 const ASK: &str = "ask() { while :; do read -r begin _ </proc/uptime; \
-                   answer=$(nc -w 3 \"$1\" 80 </dev/null 2>&1); code=$?; \
+                   answer=$(nc -w 10 \"$1\" 80 </dev/null 2>&1); code=$?; \
                    read -r end _ </proc/uptime; \
                    echo \"$begin $end $1 $code $answer\"; sleep 0.2; done; }; ";
 
 /// How many requests show who is in rotation: with three pods behind an address, that one is not asked in any of them
-/// has a chance of one in 10 million.
-const ENOUGH: usize = 40;
+/// has a chance of one in 25,000.
+const ENOUGH: usize = 25;
 
 /// An exported Service and its clients.
 pub struct Traffic {
@@ -83,15 +83,28 @@ impl Traffic {
         self.answers_everywhere(pod).await
     }
 
-    /// Deletes a pod that goes on answering for a minute: what still sends to it has not heard of its end, and fails no
-    /// request.
+    /// Takes a pod out of the Service by its label. It answers on, so whoever still sends to it is seen, and no request fails
+    /// for it. A pod that is being deleted would do as well inside its cluster, but not for peers: as long as it serves it is in
+    /// the mesh's records, which have no word for its state.
     pub async fn retire(&self, cluster: usize, pod: &str) -> Result<()> {
-        self.delete(cluster, pod, 60).await
+        let cluster = self.testbed.cluster(cluster);
+        let pods = Api::<Pod>::namespaced(cluster.client(), &self.namespace);
+        let labels = json!({ "metadata": { "labels": { "app": "retired" } } });
+        let patched = pods
+            .patch(pod, &PatchParams::default(), &Patch::Merge(labels))
+            .await;
+        patched.with_context(|| format!("take {pod} of {} out", cluster.name()))?;
+        Ok(())
     }
 
-    /// Ends what [`Self::retire`] has left.
+    /// Deletes a pod at once.
     pub async fn remove(&self, cluster: usize, pod: &str) -> Result<()> {
-        self.delete(cluster, pod, 0).await
+        let cluster = self.testbed.cluster(cluster);
+        let pods = Api::<Pod>::namespaced(cluster.client(), &self.namespace);
+        let parameters = DeleteParams::default().grace_period(0);
+        let deleted = pods.delete(pod, &parameters).await;
+        deleted.with_context(|| format!("delete {pod} of {}", cluster.name()))?;
+        Ok(())
     }
 
     /// All requests of the client of a cluster.
@@ -104,11 +117,11 @@ impl Traffic {
 
     /// Waits until this pod has not answered any of the last requests of any client; gives the time of its last answer for
     /// each.
-    pub async fn is_gone_within(&self, budget: Duration, pod: &str) -> Result<Vec<Option<Uptime>>> {
+    pub async fn is_gone(&self, pod: &str) -> Result<Vec<Option<Uptime>>> {
         let gone = (0..self.testbed.clusters().len()).map(async |index| {
             let begin = now()?;
             let what = format!("{pod} is out of the rotation of cluster {index}");
-            let seen = eventually(budget, &what, async || {
+            let seen = eventually(BUDGET, &what, async || {
                 let samples = self.samples(index).await.map_err(|it| format!("{it:#}"))?;
                 let last = &samples[samples.len().saturating_sub(ENOUGH)..];
                 let later = sample::since(&samples, begin).len();
@@ -220,15 +233,6 @@ impl Traffic {
                 .ok_or_else(|| format!("{:?}", pod.status))
         })
         .await?;
-        Ok(())
-    }
-
-    async fn delete(&self, cluster: usize, pod: &str, grace: u32) -> Result<()> {
-        let cluster = self.testbed.cluster(cluster);
-        let pods = Api::<Pod>::namespaced(cluster.client(), &self.namespace);
-        let parameters = DeleteParams::default().grace_period(grace);
-        let deleted = pods.delete(pod, &parameters).await;
-        deleted.with_context(|| format!("delete {pod} of {}", cluster.name()))?;
         Ok(())
     }
 
