@@ -4,7 +4,9 @@ pub mod helm;
 pub mod installation;
 pub mod manifests;
 pub mod pods;
+pub mod site;
 
 pub use helm::{Error, Helm};
 pub use installation::{Account, Installation};
 pub use manifests::Manifests;
+pub use site::Site;

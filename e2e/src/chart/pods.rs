@@ -82,10 +82,9 @@ impl<'a> Pod<'a> {
                 .iter()
                 .find(|it| it["name"] == mount["name"]);
             let volume = volume.with_context(|| format!("no volume for {path}"))?;
-            for (file, content) in source.files(volume).await? {
-                let content = mounts.translate(&content, words);
-                fs::write(directory.join(file), content)?;
-            }
+            let files = source.files(volume).await?.into_iter();
+            let files = files.map(|(file, content)| (file, mounts.translate(&content, words)));
+            replace(directory, &files.collect())?;
         }
         Ok(mounts)
     }
@@ -113,6 +112,26 @@ impl Mounts {
         }
         text
     }
+}
+
+/// Makes a directory hold these files and no others. Each changes as a whole.
+fn replace(directory: &Path, files: &Files) -> Result<()> {
+    for (name, content) in files {
+        let path = directory.join(name);
+        if fs::read_to_string(&path).ok().as_ref() == Some(content) {
+            continue;
+        }
+        let new = directory.join(format!("..{name}"));
+        fs::write(&new, content)?;
+        fs::rename(&new, &path)?;
+    }
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !files.contains_key(&*entry.file_name().to_string_lossy()) && entry.path().is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Where Secrets and ConfigMaps are read.

@@ -92,7 +92,7 @@ fn peers_have_users_unless_all_share_one() {
     let listed =
         "users:\n- name: remote-oslo\n  role: remote\n- name: remote-rome\n  role: remote\n";
     assert_eq!(users("replicated").as_deref(), Some(listed));
-    assert_eq!(users("defaults").as_deref(), Some("users: []\n"));
+    assert_eq!(users("defaults"), None);
     assert_eq!(users("publisher"), None);
 }
 
@@ -113,6 +113,19 @@ fn a_map_of_clusters_means_the_same_as_a_list() {
 
     assert_eq!(list, map);
     assert_eq!(list.as_object().map(serde_json::Map::len), Some(2));
+}
+
+#[test]
+fn while_nobody_is_listed_the_peers_are_left_to_connect() {
+    let manifests = case("defaults");
+
+    for (kind, name) in [
+        ("Secret", "cilium-clustermesh"),
+        ("Secret", "cilium-kvstoremesh"),
+        ("ConfigMap", "clustermesh-remote-users"),
+    ] {
+        assert!(manifests.get(kind, name).is_none(), "{kind} {name}");
+    }
 }
 
 #[test]

@@ -178,9 +178,9 @@ fn what_a_pod_waits_for_is_in_the_release_or_somebody_else_s() {
                     "{case}: {} waits for {kind} {name}",
                     pod.deployment
                 );
-                // What is optional because users may make it later is made by default.
+                // What is optional because users may make it later is made where peers are listed.
                 assert!(
-                    case != "defaults" || there || by_kubernetes,
+                    case != "replicated" || there || by_kubernetes,
                     "{kind} {name}"
                 );
             }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use tombolo_core::names::{ClusterName, Namespace, ServiceName};
 
 use super::{
-    certs,
+    certs, connect,
     dns::args::Dns,
     explain_conflict::{self, ManifestSource},
     role_args::Role,
@@ -50,6 +50,12 @@ pub enum Command {
     /// Tell whether this cluster and its peers are up to date with each other, and what to do when they are not.
     #[command(after_long_help = status::HELP)]
     Status(StatusArgs),
+    /// Let clusters read what each other exports.
+    #[command(after_long_help = connect::HELP)]
+    Connect(connect::ConnectArgs),
+    /// Undo that.
+    #[command(after_long_help = connect::DISCONNECT_HELP)]
+    Disconnect(connect::DisconnectArgs),
 }
 
 /// Flags of `tombolo status`.

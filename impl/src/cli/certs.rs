@@ -5,9 +5,11 @@
 
 mod args;
 mod authority;
+mod client;
 mod error;
 mod files;
 mod make;
+mod pkcs8;
 mod secrets;
 mod show;
 
@@ -19,6 +21,11 @@ use jiff::Timestamp;
 pub use self::{
     args::{BundleArgs, Certs, MakeArgs, MakeOutput, ShowArgs},
     error::Error,
+};
+pub(super) use self::{
+    authority::pem,
+    client::sign_client,
+    files::{File, split, write_all},
 };
 use crate::certificate::Certificate;
 

@@ -5,6 +5,7 @@
 pub mod args;
 pub mod certs;
 pub mod components;
+pub mod connect;
 mod counters;
 pub mod dns;
 mod election;
@@ -39,6 +40,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Dns(command) => dns::run(&command),
         Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Connect(args) => connect::run(&args),
+        Command::Disconnect(args) => connect::run_disconnect(&args),
         Command::Run(role) => {
             logs::install(cli.log_format, &cli.log_level)?;
             #[cfg(feature = "mutants")]
@@ -60,6 +63,12 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     }
     if error.is::<status::Interrupted>() {
         return status::Interrupted::EXIT_CODE;
+    }
+    if error.is::<connect::NotSynced>() {
+        return connect::NotSynced::EXIT_CODE;
+    }
+    if let Some(refused) = error.downcast_ref::<connect::ConnectError>() {
+        return refused.exit_code();
     }
     let input = error.chain().any(|cause| {
         cause.is::<logs::Error>()

@@ -22,7 +22,10 @@ use kube::Client;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::{gather::Gathered, report::Report};
+use self::gather::Gathered;
+#[cfg(test)]
+pub(super) use self::report::Process;
+pub(super) use self::report::Report;
 use super::{
     args::{Output, StatusArgs},
     render,
@@ -94,6 +97,11 @@ pub(super) struct Interrupted {
 impl Interrupted {
     /// The exit code that shells give to what SIGINT ended: 128 and its number.
     pub(super) const EXIT_CODE: u8 = 130;
+
+    /// Interrupted, and what that means.
+    pub(super) fn new(last: impl Into<String>) -> Self {
+        Self { last: last.into() }
+    }
 }
 
 /// Not everything is well.
@@ -145,6 +153,11 @@ pub(super) fn run(args: &StatusArgs) -> Result<()> {
         }
         .into()),
     }
+}
+
+/// One look at all pods of a cluster.
+pub(super) async fn look(client: &Client, within: Duration) -> Report {
+    report::build(gather::in_cluster(client, within).await)
 }
 
 fn address(text: &str) -> Result<Uri, Error> {

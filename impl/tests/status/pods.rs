@@ -1,9 +1,6 @@
 //! Without an address the pods of a cluster are asked, through the API server's pod proxy.
 
-use std::{
-    io::Write as _,
-    net::{IpAddr, Ipv4Addr, UdpSocket},
-};
+use std::{io::Write as _, net::IpAddr};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +9,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tombolo_testbed::{Cluster, Role, Testbed, eventually};
+use tombolo_testbed::{Cluster, Role, Testbed, eventually, own_address};
 
 use crate::{BUDGET, UNKNOWN, run};
 
@@ -59,53 +56,6 @@ async fn without_an_address_pods_are_asked_and_those_that_do_not_answer_are_unkn
     );
     ensure!(text.contains("no operator has answered"), "{text}");
     Ok(())
-}
-
-/// An address of this machine that is not on loopback: API servers proxy to no other. None when the machine has none.
-fn own_address() -> Option<IpAddr> {
-    // Nothing is sent: the system only chooses the address that it would send from, if there is a route.
-    let of_route = || {
-        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        socket.connect("192.0.2.254:9").ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    let usable = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
-    of_route().filter(usable).or_else(|| {
-        let table = std::fs::read_to_string("/proc/net/fib_trie").ok()?;
-        local_addresses(&table).map(IpAddr::V4).find(usable)
-    })
-}
-
-/// The addresses of all interfaces, out of the kernel's table of routes: each is a host of scope LOCAL.
-fn local_addresses(table: &str) -> impl Iterator<Item = Ipv4Addr> {
-    let lines = table.lines().zip(table.lines().skip(1));
-    lines.filter_map(|(line, next)| {
-        let address = line.trim().strip_prefix("|-- ")?;
-        let is_local = next.trim() == "/32 host LOCAL";
-        is_local.then(|| address.parse().ok()).flatten()
-    })
-}
-
-#[test]
-fn the_addresses_of_this_machine_are_read_from_its_table_of_routes() {
-    let table = "Main:
-  +-- 0.0.0.0/0 3 0 5
-     |-- 0.0.0.0
-        /0 universe UNICAST
-        |-- 127.0.0.1
-           /32 host LOCAL
-     |-- 198.51.100.7
-        /32 host LOCAL
-     |-- 198.51.100.255
-        /32 link BROADCAST
-";
-
-    let found: Vec<_> = local_addresses(table).collect();
-
-    assert_eq!(
-        found,
-        [[127, 0, 0, 1], [198, 51, 100, 7]].map(Ipv4Addr::from)
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use super::Error;
+use super::{Error, pkcs8};
 use crate::certificate::{self, Certificate};
 
 /// The authority.
@@ -86,14 +86,17 @@ impl Authority {
                 subject: certificate.subject().to_owned(),
                 fault,
             })?;
-        let kind = |source| Error::AuthorityKind {
+        Self::with_key(certificate, &key_pem).map_err(|source| Error::AuthorityKind {
             file: key.to_owned(),
             source,
-        };
-        let pair = KeyPair::from_pem(&String::from_utf8_lossy(&key_pem)).map_err(kind)?;
-        let issuer = Issuer::from_ca_cert_der(certificate.der(), pair).map_err(kind)?;
+        })
+    }
+
+    /// An authority by its certificate and the key that belongs to it.
+    pub(super) fn with_key(certificate: Certificate, key_pem: &[u8]) -> Result<Self, rcgen::Error> {
+        let pair = pkcs8::key_pair(key_pem)?;
         Ok(Self {
-            issuer,
+            issuer: Issuer::from_ca_cert_der(certificate.der(), pair)?,
             certificate,
             made_key: None,
         })
@@ -135,7 +138,7 @@ pub(super) fn read_authorities(flag: &'static str, file: &Path) -> Result<Vec<Ce
 }
 
 /// Certificates as PEM, one after the other.
-pub(super) fn pem(certificates: &[Certificate]) -> String {
+pub(in crate::cli) fn pem(certificates: &[Certificate]) -> String {
     let mut pem = String::new();
     for certificate in certificates {
         pem += "-----BEGIN CERTIFICATE-----\n";

@@ -60,7 +60,7 @@ pub enum Error {
         fault: Fault,
     },
     /// The library refuses the authority's key.
-    #[error("--ca-key {}: cannot sign: {source}; expected a key in PKCS#8 (openssl pkcs8 -topk8 -nocrypt -in KEY)", file.display())]
+    #[error("--ca-key {}: cannot sign: {source}; expected a key of ECDSA P-256 or P-384, Ed25519 or RSA, without a password", file.display())]
     AuthorityKind {
         /// The file.
         file: PathBuf,

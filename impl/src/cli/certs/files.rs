@@ -17,7 +17,7 @@ const PRIVATE: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
 /// A file to be written.
-pub(super) struct File {
+pub(in crate::cli) struct File {
     /// Its name in the directory.
     pub(super) name: String,
     content: String,
@@ -26,7 +26,7 @@ pub(super) struct File {
 
 impl File {
     /// One that anybody may read.
-    pub(super) fn public(name: &str, content: String) -> Self {
+    pub(in crate::cli) fn public(name: &str, content: String) -> Self {
         Self {
             name: name.to_owned(),
             content,
@@ -35,7 +35,7 @@ impl File {
     }
 
     /// One that only its owner may read.
-    pub(super) fn private(name: &str, content: String) -> Self {
+    pub(in crate::cli) fn private(name: &str, content: String) -> Self {
         Self {
             mode: PRIVATE,
             ..Self::public(name, content)
@@ -44,7 +44,7 @@ impl File {
 }
 
 /// Writes the files, each by renaming. Without `force` nothing is written when one of them exists.
-pub(super) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<()> {
+pub(in crate::cli) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<()> {
     let existing = files.iter().map(|file| dir.join(&file.name));
     if let Some(file) = existing.into_iter().find(|path| path.exists() && !force) {
         return Err(Error::Exists { file }.into());
@@ -64,7 +64,7 @@ pub(super) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<()> {
 }
 
 /// A path as directory and name.
-pub(super) fn split(path: &Path) -> Result<(PathBuf, String), Error> {
+pub(in crate::cli) fn split(path: &Path) -> Result<(PathBuf, String), Error> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Error::NoFileName {
         path: path.to_owned(),

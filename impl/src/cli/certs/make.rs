@@ -49,11 +49,7 @@ pub(super) struct Leaf {
 
 /// Makes everything; writes nothing.
 pub(super) fn make(args: &MakeArgs, now: Timestamp) -> Result<Made, Error> {
-    let days = i64::from(args.validity_days);
-    let from = now.saturating_sub(BACKDATED_MINUTES.minutes());
-    let from = from.expect("invariant: minutes are no calendar unit");
-    let until = now.saturating_add((days * 24).hours());
-    let mut until = until.expect("invariant: hours are no calendar unit");
+    let (from, mut until) = validity(args.validity_days, now);
     let authority = match (&args.ca_cert, &args.ca_key) {
         (Some(cert), Some(key)) => Authority::read(cert, key, now)?,
         _ => Authority::make(
@@ -118,9 +114,7 @@ type Wanted = (String, String, String, CertificateParams);
 fn wanted(args: &MakeArgs, from: Timestamp, until: Timestamp) -> Result<Vec<Wanted>, Error> {
     let own = &args.cluster_name;
     let client = |user: String, purpose: String| {
-        let mut params = valid(from, until);
-        params.key_usages = usages();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let params = client_params(from, until);
         (user.clone(), user, purpose, params)
     };
     let mut wanted = vec![
@@ -186,6 +180,24 @@ fn server(args: &MakeArgs, mut params: CertificateParams) -> Result<Wanted, Erro
     ];
     let purpose = format!("the mesh etcd of {}", args.cluster_name);
     Ok(("server".to_owned(), common_name, purpose, params))
+}
+
+/// First and last moment of a certificate that is made now.
+pub(super) fn validity(days: u16, now: Timestamp) -> (Timestamp, Timestamp) {
+    let from = now.saturating_sub(BACKDATED_MINUTES.minutes());
+    let until = now.saturating_add((i64::from(days) * 24).hours());
+    (
+        from.expect("invariant: minutes are no calendar unit"),
+        until.expect("invariant: hours are no calendar unit"),
+    )
+}
+
+/// What a client's certificate says besides its common name.
+pub(super) fn client_params(from: Timestamp, until: Timestamp) -> CertificateParams {
+    let mut params = valid(from, until);
+    params.key_usages = usages();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
 }
 
 fn usages() -> Vec<KeyUsagePurpose> {

@@ -8,38 +8,38 @@ use crate::status::{Answer, Finding, Level, Verdict, judge};
 /// The whole answer of `tombolo status`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(in crate::cli) struct Report {
     /// What everything comes to.
-    pub(super) verdict: Verdict,
+    pub(in crate::cli) verdict: Verdict,
     /// The verdict in one sentence.
-    pub(super) summary: String,
+    pub(in crate::cli) summary: String,
     /// Who was asked.
-    pub(super) processes: Vec<Process>,
+    pub(in crate::cli) processes: Vec<Process>,
     /// What is not as it should be, the worst first.
-    pub(super) findings: Vec<Row>,
+    pub(in crate::cli) findings: Vec<Row>,
 }
 
 /// A process that was asked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Process {
+pub(in crate::cli) struct Process {
     /// Where.
-    pub(super) address: String,
+    pub(in crate::cli) address: String,
     /// What it says; none when it did not answer.
-    pub(super) answer: Option<Box<Answer>>,
+    pub(in crate::cli) answer: Option<Box<Answer>>,
     /// Why it did not.
-    pub(super) error: Option<String>,
+    pub(in crate::cli) error: Option<String>,
 }
 
 /// A finding and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Row {
+pub(in crate::cli) struct Row {
     /// The process that knows of it; empty when none does.
-    pub(super) process: String,
+    pub(in crate::cli) process: String,
     /// What is the matter.
     #[serde(flatten)]
-    pub(super) finding: Finding,
+    pub(in crate::cli) finding: Finding,
 }
 
 impl Process {

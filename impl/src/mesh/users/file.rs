@@ -63,6 +63,13 @@ pub enum FileError {
     },
 }
 
+impl FileError {
+    /// Whether there is no such file.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// What the file says.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
