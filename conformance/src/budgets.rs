@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Budgets {
     /// Until something has to be there, or gone. 20 s, as the upstream suite.
     pub appear: Duration,
+    /// Until a pod runs. 60 s, as the upstream suite.
+    pub start: Duration,
     /// For how long something has to stay. 5 s, as the upstream suite.
     pub stay: Duration,
     /// Longest time between two looks. Cases look at once when an object in their namespace changed.
@@ -17,6 +19,7 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             appear: Duration::from_secs(20),
+            start: Duration::from_mins(1),
             stay: Duration::from_secs(5),
             poll: Duration::from_millis(500),
         }

@@ -68,12 +68,14 @@ impl fmt::Display for Group {
 }
 
 impl Case {
-    /// Core where it needs no feature and checks something that the KEP states as what happens.
+    /// Core where it needs no feature but pods that run, and checks something that the KEP states as what happens.
     pub fn group(&self) -> Group {
         let must = |rule: &Rule| {
             rules::lookup(*rule).is_some_and(|entry| matches!(entry.level, Level::Must))
         };
-        if self.features.is_empty() && self.rules.iter().any(must) {
+        let asked = self.features.iter();
+        let mut asked = asked.filter(|it| **it != Feature::Workloads);
+        if asked.next().is_none() && self.rules.iter().any(must) {
             Group::Core
         } else {
             Group::Extended
@@ -89,6 +91,12 @@ pub type Outcome = Result<(), Failure>;
 pub enum Feature {
     /// Pods that the suite can make ready and unready. They need a node without kubelet.
     Backends,
+    /// Pods that run, and commands in them: nodes that run images.
+    Workloads,
+    /// Pods are told names in the ClusterSet's zone (`KEP-1645#80`: optional).
+    Dns,
+    /// Packets of pods reach clusterset IPs, wherever the backends are. Optional upstream.
+    Connectivity,
     /// The implementation keeps EndpointSlices for imports (`KEP-1645#120`: optional).
     EndpointSlices,
     /// The implementation names the Service behind an import in the annotation
@@ -106,6 +114,9 @@ impl Feature {
     /// Every feature.
     pub const ALL: &'static [Self] = &[
         Self::Backends,
+        Self::Workloads,
+        Self::Dns,
+        Self::Connectivity,
         Self::EndpointSlices,
         Self::DerivedService,
         Self::ExportedMetadata,
@@ -117,6 +128,9 @@ impl Feature {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Backends => "backends",
+            Self::Workloads => "workloads",
+            Self::Dns => "dns",
+            Self::Connectivity => "connectivity",
             Self::EndpointSlices => "endpoint-slices",
             Self::DerivedService => "derived-service",
             Self::ExportedMetadata => "exported-metadata",

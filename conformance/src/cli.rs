@@ -78,7 +78,7 @@ struct Run {
     /// Cases that run at the same time.
     #[arg(long, default_value_t = 16, value_parser = jobs, value_name = "N")]
     jobs: usize,
-    /// What the implementation or its clusters do not have: endpoint-slices, derived-service, exported-metadata, dual-stack.
+    /// What the implementation or its clusters do not have: dns, connectivity, endpoint-slices, derived-service, exported-metadata, dual-stack.
     /// Such cases are reported as not run.
     #[arg(long, value_delimiter = ',', value_parser = feature, value_name = "FEATURE")]
     without: Vec<Feature>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::{
-    api::core::v1::Namespace,
+    api::core::v1::{Namespace, Node},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -26,6 +26,8 @@ pub struct Cluster {
     pub client: Client,
     /// A node without kubelet, whose pods the suite may report as running itself. None: cases with backends are not run.
     pub fake_node: Option<String>,
+    /// Whether pods run there. If not, cases with pods that run are not run.
+    pub runs_pods: bool,
 }
 
 /// Why the clusters cannot be tested.
@@ -151,9 +153,21 @@ async fn from_context(
     })?;
     Ok(Cluster {
         name: context.to_owned(),
+        runs_pods: has_ready_node(&client).await,
         client,
         fake_node: None,
     })
+}
+
+/// Whether a cluster has a node that is ready. Where nodes cannot be listed there are none that are known of.
+pub async fn has_ready_node(client: &Client) -> bool {
+    let nodes = Api::<Node>::all(client.clone());
+    let nodes = nodes.list(&ListParams::default()).await;
+    let nodes = nodes.map(|list| list.items).unwrap_or_default();
+    let conditions = nodes.into_iter().filter_map(|node| node.status?.conditions);
+    conditions
+        .flatten()
+        .any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// Fails unless every cluster serves what the cases need, as the upstream suite does before its first spec.

@@ -20,9 +20,19 @@ use crate::{
     objects::HELLO,
 };
 
+mod imports;
+
+pub use imports::{describe, of_type, port_texts, with_ports};
+
 /// What was seen instead of what was expected.
 #[derive(Debug)]
 pub struct Seen(String);
+
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl From<String> for Seen {
     fn from(text: String) -> Self {
@@ -64,6 +74,22 @@ impl Context {
         &self,
         poll: Duration,
         step: &'static str,
+        of: (usize, &str),
+        probe: F,
+    ) -> Result<T, Failure>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<T, Seen>>,
+    {
+        let pace = (poll, self.budgets.appear);
+        self.until_within(pace, step, of, probe).await
+    }
+
+    /// The same within that budget.
+    pub(crate) async fn until_within<T, F, Fut>(
+        &self,
+        (poll, budget): (Duration, Duration),
+        step: &'static str,
         (cluster, expected): (usize, &str),
         probe: F,
     ) -> Result<T, Failure>
@@ -81,12 +107,12 @@ impl Context {
                     self.waited(Wait { step, took });
                     return Ok(value);
                 }
-                Err(Seen(seen)) if start.elapsed() >= self.budgets.appear => {
-                    let expected = format!("{expected} within {:?}", self.budgets.appear);
+                Err(Seen(seen)) if start.elapsed() >= budget => {
+                    let expected = format!("{expected} within {budget:?}");
                     return Err(self.failure(step, cluster, expected, seen));
                 }
                 Err(_) => {
-                    let left = self.budgets.appear.saturating_sub(start.elapsed());
+                    let left = budget.saturating_sub(start.elapsed());
                     change_or(&mut changes, poll.min(left)).await;
                 }
             }
@@ -339,59 +365,4 @@ async fn change_or(changes: &mut watch::Receiver<()>, longest: Duration) {
 pub fn conditions(export: &ServiceExport) -> Vec<Condition> {
     let status = export.status.clone().unwrap_or_default();
     status.conditions.unwrap_or_default()
-}
-
-/// Accepts imports of that type.
-pub fn of_type(wanted: &'static str) -> impl Fn(&ServiceImport) -> Result<(), String> {
-    move |import| {
-        if import.spec.type_ == wanted {
-            return Ok(());
-        }
-        Err(describe(import))
-    }
-}
-
-/// Ports as texts in one order, to compare: `tcp 42/TCP`.
-pub fn port_texts(import: &ServiceImport) -> Vec<String> {
-    let text = |port: &tombolo_api::v1beta1::ServicePort| {
-        let name = port.name.as_deref().unwrap_or_default();
-        let protocol = port.protocol.as_deref().unwrap_or("(no protocol)");
-        let app = port.app_protocol.as_deref().unwrap_or_default();
-        format!("{name} {}/{protocol} {app}", port.port)
-            .trim()
-            .to_owned()
-    };
-    let mut texts: Vec<_> = import.spec.ports.iter().map(text).collect();
-    texts.sort();
-    texts
-}
-
-/// Accepts imports with exactly those ports, in any order.
-pub fn with_ports(mut wanted: Vec<String>) -> impl Fn(&ServiceImport) -> Result<(), String> {
-    wanted.sort();
-    move |import| {
-        if port_texts(import) == wanted {
-            return Ok(());
-        }
-        Err(describe(import))
-    }
-}
-
-/// An import in one line.
-pub fn describe(import: &ServiceImport) -> String {
-    let status = import.status.clone().unwrap_or_default();
-    let clusters: Vec<_> = status
-        .clusters
-        .unwrap_or_default()
-        .into_iter()
-        .map(|entry| entry.cluster)
-        .collect();
-    format!(
-        "a ServiceImport of type {}, ports {:?}, ips {:?}, families {:?}, clusters {:?}",
-        import.spec.type_,
-        port_texts(import),
-        import.spec.ips.clone().unwrap_or_default(),
-        import.spec.ip_families.clone().unwrap_or_default(),
-        clusters
-    )
 }

@@ -27,6 +27,19 @@ pub fn port(name: &str, protocol: &str, number: i32) -> ServicePort {
     }
 }
 
+/// A port with a name that leads to that port of pods.
+pub fn served(name: &str, protocol: &str, number: i32, target: i32) -> ServicePort {
+    ServicePort {
+        target_port: Some(IntOrString::Int(target)),
+        ..port(name, protocol, number)
+    }
+}
+
+/// The ports of the upstream suite's Service, as pods that run serve them.
+pub fn served_ports() -> Vec<ServicePort> {
+    vec![served("tcp", "TCP", 42, 42), served("udp", "UDP", 42, 42)]
+}
+
 /// The only port of a Service, without a name.
 pub fn unnamed(protocol: &str, number: i32) -> ServicePort {
     ServicePort {

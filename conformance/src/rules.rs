@@ -51,7 +51,8 @@ const fn entry(number: u16, level: Level, title: &'static str) -> Entry {
     }
 }
 
-/// Every MUST of KEP-1645 but those about DNS, and the recommendations that cases cite, by number.
+/// Every MUST of KEP-1645 about exporting, importing, conflicts and status, those about DNS and the recommendations that cases cite, by
+/// number. From 100 to 119 they are of its `specification.md`.
 pub const RULES: &[Entry] = &[
     must(
         1,
@@ -145,6 +146,44 @@ pub const RULES: &[Entry] = &[
     must(
         71,
         "consumers have to use the ClusterSet's zone to reach the combined service",
+    ),
+    must(
+        81,
+        "the name SERVICE.NAMESPACE.svc.clusterset.local is answered once there is an export",
+    ),
+    must(
+        82,
+        "for an import of type ClusterSetIP it leads to the clusterset IPs",
+    ),
+    must(
+        83,
+        "for a headless import it leads to the addresses of ready endpoints",
+    ),
+    must(84, "there are SRV records"),
+    must(
+        85,
+        "pods of a headless import have names with hostname and cluster id",
+    ),
+    must(
+        86,
+        "the name CLUSTERID.SERVICE.NAMESPACE.svc.clusterset.local is reserved and not used",
+    ),
+    must(
+        100,
+        "dns-version.clusterset.local says the version of the schema",
+    ),
+    must(
+        102,
+        "an import of type ClusterSetIP has an SRV record for each named port",
+    ),
+    must(
+        104,
+        "a headless import without ready endpoint has no name (NXDOMAIN)",
+    ),
+    must(105, "the name of a pod leads to all its addresses"),
+    must(
+        108,
+        "a headless import has an SRV record for each ready endpoint and named port, of all clusters",
     ),
     must(
         121,

@@ -93,7 +93,14 @@ impl Suite {
                         .is_none()
                         .then(|| format!("cluster {} {reason}", cluster.name))
                 }),
-                Feature::EndpointSlices
+                Feature::Workloads => {
+                    let without = self.clusters.iter().find(|it| !it.runs_pods);
+                    let reason = "needs pods that run; has no ready node";
+                    without.map(|cluster| format!("cluster {} {reason}", cluster.name))
+                }
+                Feature::Dns
+                | Feature::Connectivity
+                | Feature::EndpointSlices
                 | Feature::DerivedService
                 | Feature::ExportedMetadata
                 | Feature::DualStack

@@ -116,8 +116,8 @@ fn wrong_values_of_flags_say_what_was_expected() {
         ("--jobs", "0", "expected a number from 1 to 64"),
         (
             "--without",
-            "dns",
-            "expected one of backends, endpoint-slices, derived-service, exported-metadata, dual-stack, ties-by-name",
+            "packets",
+            "expected one of backends, workloads, dns, connectivity, endpoint-slices, derived-service, exported-metadata, dual-stack, ties-by-name",
         ),
         ("--filter", "no-such-case", "no case matches"),
     ] {

@@ -22,6 +22,8 @@ use tombolo_testbed::{Error, FAKE_NODE, Provider, Testbed, eventually};
 
 /// Cases at the same time, where the command line does not say: they mostly wait.
 const THREADS: usize = 32;
+/// The same where pods run on this machine, which is then what they wait for.
+const THREADS_LOCAL: usize = 6;
 /// Lines of each process's log that go into the evidence of a failed case.
 const LOG_LINES: usize = 500;
 /// Time for the operators to install the CRDs, on a busy machine.
@@ -45,7 +47,11 @@ struct Shared {
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(THREADS);
+    let threads = match Provider::from_env() {
+        Ok(Provider::Local | Provider::Kind) => THREADS_LOCAL,
+        Ok(Provider::Api | Provider::Contexts(_)) | Err(_) => THREADS,
+    };
+    arguments.test_threads.get_or_insert(threads);
     let shared = Arc::new(Shared {
         runtime: Runtime::new().expect("the system gives threads"),
         world: OnceLock::new(),
@@ -56,7 +62,9 @@ fn main() {
     });
     let mut cases: Vec<_> = cases::all().collect();
     // Cases with pods take longest: they start first.
-    cases.sort_by_key(|case| !case.features.contains(&Feature::Backends));
+    cases.sort_by_key(|case| {
+        !(case.features.contains(&Feature::Backends) || case.features.contains(&Feature::Workloads))
+    });
     let trials = cases
         .into_iter()
         .map(|case| {
@@ -188,6 +196,7 @@ async fn start() -> Result<World, Box<dyn std::error::Error + Send + Sync>> {
         let name = cluster.name().to_owned();
         clusters.push(Cluster {
             name,
+            runs_pods: fake_node.is_none() && clusters::has_ready_node(&cluster.client()).await,
             client: cluster.client(),
             fake_node,
         });

@@ -17,11 +17,11 @@ use crate::{
     cases,
     clusters::Facts,
     coverage::Results,
+    lookup::CLUSTERSET,
     suite::Verdict,
+    upstream,
 };
 
-/// Zone of the ClusterSet. No case of this suite asks a DNS server; upstream's reports have the field.
-const DNS_DOMAIN: &str = "clusterset.local";
 const KEP: &str = "https://github.com/kubernetes/enhancements/blob/master/keps/sig-multicluster/1645-multi-cluster-services-api/README.md";
 
 /// Whose implementation was tested. Fields of the upstream suite.
@@ -155,6 +155,8 @@ struct CaseResult {
     title: &'static str,
     group: &'static str,
     upstream: Option<&'static str>,
+    #[serde(rename = "upstreamtitle")]
+    upstream_title: Option<&'static str>,
     rules: Vec<String>,
     bugs: Vec<String>,
     features: Vec<&'static str>,
@@ -213,7 +215,7 @@ fn document(about: &About, ended: &[Ended]) -> Document {
             })
             .collect(),
         suitefailure: about.suite_failure.clone(),
-        dnsdomain: DNS_DOMAIN,
+        dnsdomain: CLUSTERSET,
         passed: total.passed,
         total: all.len(),
         implementation: about.implementation.clone(),
@@ -250,10 +252,13 @@ fn upstream_test(case: &Case, verdict: &Verdict) -> UpstreamTest {
     };
     let section = case.rules.first().map_or("", |rule| rule.section());
     let features = case.features.iter().map(ToString::to_string);
+    // Group names are no labels upstream.
+    let theirs = case.upstream.and_then(upstream::lookup);
+    let theirs = theirs.into_iter().flat_map(|it| &it.labels[1..]);
     UpstreamTest {
         desc: case.title,
         reference: format!("{KEP}#{section}"),
-        labels: features.collect(),
+        labels: features.chain(theirs.map(|&it| it.to_owned())).collect(),
         passed: matches!(verdict, Verdict::Passed { .. }),
         failed: matches!(verdict, Verdict::Failed { .. }),
         skipped: matches!(verdict, Verdict::NotRun(_)),
@@ -268,6 +273,7 @@ fn case_result(case: &Case, verdict: &Verdict, evidence: Option<&Path>) -> CaseR
         title: case.title,
         group: case.group().as_str(),
         upstream: case.upstream,
+        upstream_title: case.upstream.and_then(upstream::lookup).map(|it| it.title),
         rules: case.rules.iter().map(ToString::to_string).collect(),
         bugs: case.bugs.iter().map(ToString::to_string).collect(),
         features: case.features.iter().map(|it| it.as_str()).collect(),

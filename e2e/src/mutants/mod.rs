@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tombolo_conformance::{
-    case::Case,
+    case::{Case, Feature},
     cases,
     clusters::{self, Cluster},
     suite::{Suite, Verdict},
@@ -195,6 +195,7 @@ async fn suite(testbed: &Testbed, options: &Options) -> Result<Suite> {
             name: cluster.name().to_owned(),
             client: cluster.client(),
             fake_node: Some(FAKE_NODE.to_owned()),
+            runs_pods: false,
         });
     }
     eventually(API_BUDGET, "the API to be served", async || {
@@ -209,8 +210,10 @@ async fn suite(testbed: &Testbed, options: &Options) -> Result<Suite> {
 /// Runs the cases without a mutant; all must pass. Returns how many there are.
 async fn control(suite: &Suite, mutants: &[&Mutant], options: &Options) -> Result<usize> {
     let whole = options.only.is_empty() || options.every_case;
+    // These clusters have no nodes.
+    let here = |case: &&Case| !case.features.contains(&Feature::Workloads);
     let asked = |case: &&Case| whole || mutants.iter().any(|it| it.killers.contains(&case.id));
-    let cases: Vec<_> = cases::all().filter(asked).collect();
+    let cases: Vec<_> = cases::all().filter(here).filter(asked).collect();
     let count = cases.len();
     for (case, verdict) in suite.run_all(cases, JOBS, |_, _| {}).await {
         let why = match verdict {

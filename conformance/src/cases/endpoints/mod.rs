@@ -2,6 +2,7 @@
 //!
 //! "Traffic" is judged from API objects: the ready endpoints behind the derived Service, per port.
 
+pub mod pods;
 pub mod ports;
 pub mod presence;
 pub mod slices;

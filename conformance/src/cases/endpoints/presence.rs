@@ -43,6 +43,11 @@ async fn presence(ctx: &Context, service: Service) -> Outcome {
     add_pod(ctx, 0, 1).await?;
     add_pod(ctx, 1, 1).await?;
 
+    exported_and_true(ctx, service).await
+}
+
+/// Exports a Service of both clusters, which has pods in both, and checks what the imports say.
+pub(super) async fn exported_and_true(ctx: &Context, service: Service) -> Outcome {
     let (_, first) = ctx.export(0, service.clone()).await?;
     ctx.export_later(1, service, &first).await?;
 

@@ -65,7 +65,7 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-pub(super) async fn imported(ctx: &Context, cluster: usize) -> Result<Vec<EndpointSlice>, Seen> {
+pub(crate) async fn imported(ctx: &Context, cluster: usize) -> Result<Vec<EndpointSlice>, Seen> {
     labelled(
         ctx,
         cluster,

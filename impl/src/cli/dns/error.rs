@@ -71,6 +71,8 @@ pub enum NotDone {
     #[error("not configured: {0}; run `tombolo dns configure` without --check")]
     Missing(String),
     /// The objects are written, the answers are not as they should be.
-    #[error("not proven: {0}")]
+    #[error(
+        "not proven: {0}; look at the pods and logs of CoreDNS, then run this again with --check"
+    )]
     Unproven(String),
 }
