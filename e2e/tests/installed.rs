@@ -1,5 +1,5 @@
-//! The chart on real nodes, installed as its users do: pods that may do no harm, packets over both families, upgrades under
-//! traffic, and what an uninstall leaves.
+//! The chart on real nodes, installed as its users do: pods that may do no harm, packets over both families, every case of the
+//! conformance suite, upgrades under traffic, and what an uninstall leaves.
 //!
 //! Needs clusters with nodes; where those cannot be had, nothing is run and the reason is told.
 
@@ -9,6 +9,8 @@ mod pods;
 mod reached;
 #[path = "installed/releases.rs"]
 mod releases;
+#[path = "installed/suite.rs"]
+mod suite;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,10 @@ fn main() -> ExitCode {
     add(
         "a_pod_reaches_what_the_other_cluster_exports",
         Box::new(|mesh| Box::pin(reached::reached(mesh.testbed()))),
+    );
+    add(
+        "every_case_of_the_suite_passes",
+        Box::new(|mesh| Box::pin(suite::passed(mesh))),
     );
     add(
         "upgrade_and_rollback_fail_no_request",

@@ -1,7 +1,7 @@
 //! A mesh as its users install it: clusters with nodes, the Helm chart in each, joined as the guide says.
 //!
-//! `docs/guide/install.md` and `docs/guide/dns.md` are the recipe, and nothing is done here that they do not tell, but for the
-//! images, which come from this machine instead of a registry.
+//! `docs/guide/install.md`, `docs/guide/connect.md` and `docs/guide/dns.md` are the recipe, and nothing is done here that they
+//! do not tell, but for the images, which come from this machine instead of a registry.
 
 mod dns;
 pub mod objects;
@@ -14,16 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::{Node, Secret};
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
-use tombolo_testbed::{Cluster, Provider, Testbed, eventually};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use tombolo_testbed::{Cluster, Provider, Testbed, eventually, tombolo};
 
-use self::values::Peer;
 use crate::{
     chart::{Helm, Installation, helm::chart},
     scenarios::Shared,
@@ -171,30 +167,20 @@ impl Mesh {
         Ok(())
     }
 
-    /// Makes all clusters peers of each other.
+    /// Makes all clusters peers of each other, by `tombolo connect`, which waits until they read each other.
     async fn join(&self) -> Result<()> {
-        let peers = self.peers().await?;
-        for index in 0..self.testbed.clusters().len() {
-            let release = self.release(index).await?;
-            release.change(&values::of_peers(&peers))?;
-        }
+        let clusters = self.testbed.clusters();
+        let kubeconfig = self.testbed.kubeconfig()?.display().to_string();
+        let mut arguments = vec!["connect", "--kubeconfig", &kubeconfig];
+        arguments.extend(clusters.iter().map(Cluster::name));
+        let output = clusters[0].run(&tombolo().await?, &arguments).await?;
+        ensure!(
+            output.code == Some(0),
+            "tombolo connect: {} {}",
+            output.stdout,
+            output.stderr
+        );
         Ok(())
-    }
-
-    /// All clusters with the addresses of their nodes. IPv4 only: etcd listens at `bindAddress` 0.0.0.0.
-    async fn peers(&self) -> Result<Vec<Peer>> {
-        let clusters = self.testbed.clusters().iter();
-        let named = clusters.map(async |cluster| {
-            let nodes = Api::<Node>::all(cluster.client());
-            let nodes = nodes.list(&ListParams::default()).await?;
-            let mut ips = objects::internal_ips(&nodes.items);
-            ips.retain(|ip| !ip.contains(':'));
-            Ok(Peer {
-                name: cluster.name().to_owned(),
-                ips,
-            })
-        });
-        try_join_all(named).await
     }
 
     /// Waits until the pods of all clusters are those of the last upgrade, and `tombolo status` finds everything well.

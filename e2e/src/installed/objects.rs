@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::Result;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Node, Pod, Secret},
+    core::v1::{Pod, Secret},
 };
 use kube::{
     ResourceExt,
@@ -23,16 +23,6 @@ pub fn copy_of(mut secret: Secret) -> Secret {
     secret.metadata.resource_version = None;
     secret.metadata.managed_fields = None;
     secret
-}
-
-/// Addresses by which nodes reach each other.
-pub fn internal_ips(nodes: &[Node]) -> Vec<String> {
-    let statuses = nodes.iter().filter_map(|node| node.status.as_ref());
-    let addresses = statuses.flat_map(|status| status.addresses.iter().flatten());
-    addresses
-        .filter(|address| address.type_ == "InternalIP")
-        .map(|address| address.address.clone())
-        .collect()
 }
 
 /// The pods of a release.
@@ -145,17 +135,5 @@ mod tests {
         assert!(is_rolled_out(&deployment(1, 2)).is_err());
         assert!(is_rolled_out(&deployment(2, 1)).is_err());
         assert!(is_rolled_out(&Deployment::default()).is_err());
-    }
-
-    #[test]
-    fn internal_addresses_of_nodes_are_those_of_the_mesh() {
-        let node: Node = serde_json::from_value(json!({"status": {"addresses": [
-            {"type": "InternalIP", "address": "192.0.2.1"},
-            {"type": "Hostname", "address": "node-a"},
-            {"type": "InternalIP", "address": "2001:db8::1"},
-        ]}}))
-        .unwrap();
-
-        assert_eq!(internal_ips(&[node]), ["192.0.2.1", "2001:db8::1"]);
     }
 }

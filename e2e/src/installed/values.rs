@@ -1,21 +1,10 @@
 //! Values of the chart for the clusters of a testbed. Pure.
 
-use std::fmt::Write as _;
-
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 /// Port of the nodes at which peers reach a cluster's etcd: `clustermesh.apiserver.service.nodePort` of the chart.
 pub const STORE_PORT: u16 = 32379;
-
-/// A cluster as its peers name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// Its name.
-    pub name: String,
-    /// Addresses of its nodes.
-    pub ips: Vec<String>,
-}
 
 /// What a cluster is installed with: who it is, and the image `REPOSITORY:TAG` of Tombolo.
 pub fn of_cluster(name: &str, id: u32, image: &str) -> String {
@@ -23,19 +12,6 @@ pub fn of_cluster(name: &str, id: u32, image: &str) -> String {
     format!(
         "cluster: {{name: {name}, id: {id}}}\nimage: {{repository: {repository}, tag: {tag}}}\n"
     )
-}
-
-/// The file `peers.yaml` of the guide, equal in all clusters.
-pub fn of_peers(peers: &[Peer]) -> String {
-    let mut text = "clustermesh:\n  config:\n    clusters:\n".to_owned();
-    for Peer { name, ips } in peers {
-        let ips = ips.join("\", \"");
-        let _ = writeln!(
-            text,
-            "    - {{name: {name}, ips: [\"{ips}\"], port: {STORE_PORT}}}"
-        );
-    }
-    text
 }
 
 /// Values by which an upgrade replaces every pod: an annotation that all of them get.
@@ -75,21 +51,6 @@ mod tests {
             "registry.example:5000/tombolo"
         );
         assert_eq!(values["image"]["tag"], "testbed");
-    }
-
-    #[test]
-    fn peers_are_named_with_the_addresses_of_their_nodes() {
-        let peers = ["a", "b"].map(|name| Peer {
-            name: name.to_owned(),
-            ips: vec![format!("192.0.2.{}", name.len()), "2001:db8::1".to_owned()],
-        });
-
-        let values = parse(&of_peers(&peers));
-
-        let clusters = &values["clustermesh"]["config"]["clusters"];
-        assert_eq!(clusters[1]["name"], "b");
-        assert_eq!(clusters[0]["ips"][1], "2001:db8::1");
-        assert_eq!(clusters[0]["port"], STORE_PORT);
     }
 
     #[test]
