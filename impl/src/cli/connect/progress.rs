@@ -45,9 +45,9 @@ pub(super) fn missing(
     if copies && copying.is_empty() {
         return Some("no mesh role copies the peers yet".to_owned());
     }
-    let mut asked = operators
-        .into_iter()
-        .chain(copying.into_iter().filter(|_| copies));
+    // Who copies knows why a peer is not read; the operator then only knows that its copy is not there.
+    let copying = copying.into_iter().filter(|_| copies);
+    let mut asked = copying.chain(operators);
     asked.find_map(|answer| of_process(answer, peer, goal))
 }
 
