@@ -62,9 +62,7 @@ pub(crate) async fn passed(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-fn passed_only(
-    verdicts: &[(&'static Case, Verdict)],
-) -> impl Iterator<Item = &'static Case> + use<'_> {
+fn passed_only(verdicts: &[(&'static Case, Verdict)]) -> impl Iterator<Item = &'static Case> {
     let passed = verdicts
         .iter()
         .filter(|(_, verdict)| matches!(verdict, Verdict::Passed { .. }));
