@@ -155,6 +155,20 @@ impl Fault<'_> {
         self.ground.traffic.goes_on(cluster, 8).await
     }
 
+    /// Waits until a request of a cluster's client has failed since the beginning: it takes as long as the client waits.
+    pub(crate) async fn is_felt(&self, cluster: usize) -> Result<()> {
+        let what = format!("{} to be felt in cluster {cluster}", self.name);
+        eventually(traffic::BUDGET, &what, async || {
+            let samples = self.samples(cluster).await;
+            let samples = samples.map_err(|error| format!("{error:#}"))?;
+            let felt = !sample::failures(&samples).is_empty();
+            felt.then_some(())
+                .ok_or_else(|| format!("{} requests, none failed", samples.len()))
+        })
+        .await?;
+        Ok(())
+    }
+
     /// Notes that the fault has ended.
     pub(crate) fn healed(&mut self) -> Result<()> {
         self.healed = traffic::now()?;
