@@ -16,10 +16,13 @@ use tombolo_testbed::eventually;
 const PASSED: &str = "groups: [{name: Required, tests: [{desc: x, passed: true}]}]";
 const FAILED: &str = "groups: [{name: Required, tests: [{desc: x, failed: true, message: no}]}]";
 
+/// The shell of scripts. Whoever runs the tests in the background may ignore signals, and that is inherited.
+const SHELL: &str = "/usr/bin/env -S --default-signal=INT,TERM sh";
+
 /// A suite whose program is a shell script.
 fn suite(directory: &TempDir, script: &str) -> Suite {
     let program = directory.path().join("conformance.test");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n"))
+    fs::write(&program, format!("#!{SHELL}\n{script}\n"))
         .expect("a temporary directory is writable");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
         .expect("a temporary directory is writable");
