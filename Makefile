@@ -98,9 +98,8 @@ doc: setup ## API documentation
 
 ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests, kind clusters; as root also those with nodes
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; tools/setup engine; fi
-	@$(MAKE) --no-print-directory bench BENCH_FLAGS=--quick
+	@$(MAKE) --no-print-directory -j2 bench e2e BENCH_FLAGS=--quick
 	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory e2e
 
 clean: ## remove the cache of builds and binaries
 	rm -rf "$(TOMBOLO_CACHE)"
