@@ -2,13 +2,16 @@
 //!
 //! Scenarios break what they share, so a failed one takes its clusters with it and the next gets new ones.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::Result;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
-use tombolo_testbed::Testbed;
+use tombolo_testbed::{Provider, Testbed};
 
 /// What scenarios share: clusters, with or without something on them.
 pub trait Shared: Send + 'static {
@@ -28,6 +31,20 @@ pub type Scenario<S = Testbed> =
 
 /// Starts the clusters that the scenarios share.
 pub type Start<S = Testbed> = fn() -> LocalBoxFuture<'static, Result<S>>;
+
+/// For test programs: the exit code to end with where there can be no clusters with nodes, after saying why.
+pub fn exit_without_nodes() -> Option<ExitCode> {
+    if std::env::args().any(|it| it == "--list") {
+        return None;
+    }
+    match Provider::with_nodes() {
+        Ok(provider) => provider.exit_without(),
+        Err(error) => {
+            eprintln!("{error}");
+            Some(ExitCode::FAILURE)
+        }
+    }
+}
 
 /// Runs the scenarios that the command line asks for and ends the process.
 pub fn main<S: Shared>(scenarios: Vec<(String, Scenario<S>)>, start: Start<S>) -> ! {

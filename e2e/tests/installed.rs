@@ -15,7 +15,7 @@ mod suite;
 use std::process::ExitCode;
 
 use tombolo_e2e::{
-    installed::{self, Mesh},
+    installed::Mesh,
     scenarios::{self, Scenario},
 };
 
@@ -25,7 +25,7 @@ const A: usize = 0;
 const B: usize = 1;
 
 fn main() -> ExitCode {
-    if let Some(code) = installed::exit_without() {
+    if let Some(code) = scenarios::exit_without_nodes() {
         return code;
     }
     let mut all: Vec<(String, Scenario<Mesh>)> = Vec::new();

@@ -17,17 +17,8 @@ use tombolo_testbed::{Provider, Testbed};
 use walkthroughs::{configure, headless, web};
 
 fn main() -> std::process::ExitCode {
-    let listing = std::env::args().any(|it| it == "--list");
-    match Provider::with_nodes() {
-        Ok(provider) => {
-            if let (false, Some(code)) = (listing, provider.exit_without()) {
-                return code;
-            }
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            return std::process::ExitCode::FAILURE;
-        }
+    if let Some(code) = scenarios::exit_without_nodes() {
+        return code;
     }
     let mut all: Vec<(String, Scenario)> = Vec::new();
     let mut add = |name: &str, scenario: Scenario| all.push((name.to_owned(), scenario));

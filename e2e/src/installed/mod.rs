@@ -9,7 +9,6 @@ pub mod status;
 pub mod values;
 
 use std::{
-    process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -51,20 +50,6 @@ pub struct Took {
 impl Shared for Mesh {
     fn testbed(&self) -> &Testbed {
         &self.testbed
-    }
-}
-
-/// For test programs: the exit code to end with where there can be no clusters with nodes, after saying why.
-pub fn exit_without() -> Option<ExitCode> {
-    if std::env::args().any(|it| it == "--list") {
-        return None;
-    }
-    match Provider::with_nodes() {
-        Ok(provider) => provider.exit_without(),
-        Err(error) => {
-            eprintln!("{error}");
-            Some(ExitCode::FAILURE)
-        }
     }
 }
 
