@@ -69,6 +69,12 @@ async fn export(ctx: &Context) -> Result<Vec<String>, Failure> {
     let (service, _) = ctx
         .export(0, objects::headless(objects::served_ports()))
         .await?;
+    is_imported(ctx).await?;
+    Ok(families(service))
+}
+
+/// Waits for the headless import everywhere.
+pub(super) async fn is_imported(ctx: &Context) -> Outcome {
     let expected = "a ServiceImport of type Headless";
     ctx.imports_until(
         "the import appears",
@@ -77,10 +83,11 @@ async fn export(ctx: &Context) -> Result<Vec<String>, Failure> {
         of_type("Headless"),
     )
     .await?;
-    Ok(families(service))
+    Ok(())
 }
 
-fn families(service: Service) -> Vec<String> {
+/// The families that a Service has.
+pub(super) fn families(service: Service) -> Vec<String> {
     service
         .spec
         .and_then(|it| it.ip_families)

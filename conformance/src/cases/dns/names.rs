@@ -2,11 +2,14 @@
 
 use simple_dns::TYPE;
 
-use super::{NEEDS, answer_until, imports_with_ips};
+use super::{
+    NEEDS, answer_until,
+    headless::{families, is_imported},
+    imports_with_ips,
+};
 use crate::{
     case::{Case, Feature, Outcome},
     context::Context,
-    expect::of_type,
     lookup::{CLUSTERSET, Lookup, Srv},
     objects::{self, port},
     rules::Rule,
@@ -107,18 +110,8 @@ async fn headless_named_ports(ctx: &Context) -> Outcome {
     ctx.export_later(1, objects::headless(objects::served_ports()), &older)
         .await?;
 
-    let expected = "a ServiceImport of type Headless";
-    ctx.imports_until(
-        "the import appears",
-        ctx.everywhere(),
-        expected,
-        of_type("Headless"),
-    )
-    .await?;
-    let families = service
-        .spec
-        .and_then(|it| it.ip_families)
-        .unwrap_or_default();
+    is_imported(ctx).await?;
+    let families = families(service);
     let servers = [first, second].concat();
     let addresses = families
         .iter()
