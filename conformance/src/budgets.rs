@@ -25,3 +25,16 @@ impl Default for Budgets {
         }
     }
 }
+
+impl Budgets {
+    /// The same with longer waits for what has to come, for machines that do much at the same time. What has to stay has to
+    /// stay as long as before.
+    #[must_use]
+    pub fn patient(self, factor: u32) -> Self {
+        Self {
+            appear: self.appear * factor,
+            start: self.start * factor,
+            ..self
+        }
+    }
+}

@@ -208,6 +208,7 @@ async fn start() -> Result<World, Box<dyn std::error::Error + Send + Sync>> {
     })
     .await?;
     let mut suite = Suite::new(clusters);
+    suite.budgets = suite.budgets.patient(tombolo_testbed::patience());
     if matches!(provider, Provider::Api) {
         suite.cleanup = Cleanup::Never;
     }

@@ -5,6 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 /// Time since the machine was started, as `/proc/uptime` says it, in pods as outside.
 pub type Uptime = Duration;
 
+/// Time after which TCP sends the first packet of a connection again (RFC 6298 §2.1).
+pub const RETRANSMISSION: Duration = Duration::from_secs(1);
+
 /// One request of a client: a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
@@ -47,6 +50,11 @@ impl Sample {
     /// Whether no pod answered.
     pub fn failed(&self) -> bool {
         self.code != 0 || self.answer.is_empty()
+    }
+
+    /// Whether it took as long as when its first packet was lost: TCP sends that again after [`RETRANSMISSION`].
+    pub fn lost_packets(&self) -> bool {
+        self.end.saturating_sub(self.begin) >= RETRANSMISSION
     }
 }
 
@@ -116,6 +124,8 @@ mod tests {
         let failed: Vec<_> = failures(&samples).iter().map(|it| it.begin).collect();
 
         assert_eq!(failed, [10.5, 11.0].map(Duration::from_secs_f64));
+        let lost: Vec<_> = samples.iter().map(Sample::lost_packets).collect();
+        assert_eq!(lost, [false, false, true, false, false]);
         assert_eq!(answered(&samples), ["web-a", "web-b"].into());
         assert_eq!(slowest(&samples), Duration::from_millis(20));
     }

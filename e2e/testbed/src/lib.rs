@@ -55,5 +55,5 @@ pub use process::ProcessError;
 pub use provider::{Provider, ProviderError};
 pub use roles::{Role, RoleError, tombolo};
 pub use testbed::Testbed;
-pub use wait::{WaitError, eventually, stays_for};
+pub use wait::{WaitError, eventually, patience, stays_for};
 pub use workload::{CLIENT_IMAGE, SERVER_IMAGE};

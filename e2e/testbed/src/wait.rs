@@ -2,12 +2,20 @@
 //!
 //! Never wait by sleeping: name the condition.
 
-use std::time::{Duration, Instant};
+use std::{
+    env,
+    time::{Duration, Instant},
+};
 
 use crate::run;
 
-/// Pause between two looks at a condition.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// Shortest and longest pause between two looks at a condition. In between it is a part of the time waited so far: servers
+/// that are slow to do something are not kept from it by being asked.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// That part.
+const PART: u32 = 10;
+/// Environment variable with the factor of [`patience`].
+const PATIENCE: &str = "TOMBOLO_PATIENCE";
 
 /// A condition was not met, or did not last.
 #[derive(Debug, thiserror::Error)]
@@ -34,13 +42,28 @@ pub enum WaitError {
     },
 }
 
-/// Looks until `probe` says `Ok`, at most for `budget`. `what` and the `Err` of the last look are in the error.
+/// How many times as long as their budget waits of tests may take: the whole number of 1 to 10 in `TOMBOLO_PATIENCE`, for
+/// machines that do much at the same time. 1 when it is not set, or is anything else.
+pub fn patience() -> u32 {
+    let text = env::var(PATIENCE).unwrap_or_default();
+    let number = text.parse().ok();
+    number.filter(|it| (1..=10).contains(it)).unwrap_or(1)
+}
+
+fn pause(waited: Duration) -> Duration {
+    let [shortest, longest] = PAUSES;
+    (waited / PART).clamp(shortest, longest)
+}
+
+/// Looks until `probe` says `Ok`, at most for `budget` times [`patience`]. `what` and the `Err` of the last look are in the
+/// error.
 ///
 /// A look that does not return is given up at the end of the budget. A spent budget keeps the logs of the clusters.
 pub async fn eventually<T, F>(budget: Duration, what: &str, mut probe: F) -> Result<T, WaitError>
 where
     F: AsyncFnMut() -> Result<T, String>,
 {
+    let budget = budget * patience();
     let start = Instant::now();
     let mut last = "nothing: the first look did not return".to_owned();
     loop {
@@ -50,7 +73,8 @@ where
             Ok(Err(seen)) => last = seen,
             Err(_) => last = format!("{last} (the look after that did not return)"),
         }
-        if start.elapsed() + INTERVAL >= budget {
+        let pause = pause(start.elapsed());
+        if start.elapsed() + pause >= budget {
             run::keep_all("a wait was in vain");
             return Err(WaitError::NotSeen {
                 what: what.to_owned(),
@@ -58,7 +82,7 @@ where
                 last,
             });
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -89,9 +113,10 @@ where
             });
         }
         looks += 1;
-        if start.elapsed() + INTERVAL >= duration {
+        let [pause, _] = PAUSES;
+        if start.elapsed() + pause >= duration {
             return Ok(());
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(pause).await;
     }
 }

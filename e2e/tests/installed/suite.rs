@@ -34,7 +34,8 @@ pub(crate) async fn passed(mesh: &Mesh) -> Result<()> {
             fake_node: None,
         });
     }
-    let suite = Suite::new(clusters);
+    let mut suite = Suite::new(clusters);
+    suite.budgets = suite.budgets.patient(tombolo_testbed::patience());
     let begin = Instant::now();
 
     let verdicts = suite.run_all(cases::all().collect(), JOBS, tell);

@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use tombolo_e2e::{
     installed::{status, values::STORE_PORT},
-    traffic::sample::{self, Sample, Uptime},
+    traffic::{
+        self,
+        sample::{self, Sample, Uptime},
+    },
 };
 use tombolo_testbed::eventually;
 
@@ -18,18 +21,21 @@ pub(crate) async fn pods_cut(ground: &Ground) -> Result<()> {
     let mut fault = ground.begin("pods of a and b cut apart", B).await?;
     let [a, b] = [A, B].map(|index| ground.mesh.testbed().cluster(index));
     a.cut_pods(b).await?;
+    let cut = traffic::now()?;
     fault.retire().await?;
     for cluster in [A, B] {
         fault.goes_on(cluster).await?;
         fault.is_felt(cluster).await?;
     }
-    a.heal_pods(b).await?;
-    fault.healed()?;
-    for (cluster, own) in [(A, "web-a"), (B, "web-b")] {
-        let samples = fault.samples(cluster).await?;
+    for (cluster, own, peers) in [(A, "web-a", "web-b"), (B, "web-b", "web-a")] {
+        let mut samples = fault.samples(cluster).await?;
+        samples.retain(|it| it.begin >= cut);
         let answered = sample::answered(&samples);
         ensure!(answered.contains(own), "own pods answer: {answered:?}");
+        ensure!(!answered.contains(peers), "nothing passes: {answered:?}");
     }
+    a.heal_pods(b).await?;
+    fault.healed()?;
     fault.end_with(begun_before_the_end).await
 }
 
