@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::retry_on_intr,
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
+};
 
 use crate::run::Run;
 
@@ -224,9 +227,23 @@ impl Process {
         Ok(())
     }
 
-    /// Stops the process where it is: its connections stay open and nobody answers.
+    /// Stops the process where it is: its connections stay open and nobody answers. Returns when it has stopped: a signal is
+    /// only on its way when it was sent, and busy threads still answer.
     pub(crate) fn pause(&mut self) -> Result<(), ProcessError> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        let Some(child) = &self.child else {
+            return Ok(());
+        };
+        // One that has ended will not stop; it is left for others to collect.
+        let states = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let pid = Pid::from_child(child);
+        let waited = retry_on_intr(|| waitid(WaitId::Pid(pid), states));
+        waited.map_err(|error| ProcessError::Signal {
+            process: self.program.name.clone(),
+            pid: child.id(),
+            source: error.into(),
+        })?;
+        Ok(())
     }
 
     /// Lets a paused process go on.

@@ -135,6 +135,9 @@ async fn a_paused_api_server_answers_again_after_it_is_resumed() -> Result<()> {
     client.apiserver_version().await?;
 
     cluster.pause(Component::ApiServer)?;
+    let pid = cluster.pids()?[&Component::ApiServer];
+    let running = threads(pid)?.into_iter().filter(|state| state != "T");
+    assert_eq!(running.count(), 0, "threads that did not stop");
     let silent = tokio::time::timeout(Duration::from_millis(500), client.apiserver_version()).await;
     cluster.resume(Component::ApiServer)?;
 
@@ -247,6 +250,17 @@ async fn evidence_holds_objects_records_and_logs() -> Result<()> {
     assert!(directory.exists(), "evidence outlives the clusters");
     std::fs::remove_dir_all(run)?;
     Ok(())
+}
+
+/// The state of each thread of a process, as proc_pid_stat(5) has it: a letter after the name in parentheses.
+fn threads(pid: u32) -> Result<Vec<String>> {
+    std::fs::read_dir(format!("/proc/{pid}/task"))?
+        .map(|task| {
+            let stat = std::fs::read_to_string(task?.path().join("stat"))?;
+            let state = stat.rsplit(") ").next().unwrap_or_default();
+            Ok(state.chars().take(1).collect())
+        })
+        .collect()
 }
 
 async fn create_config(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
