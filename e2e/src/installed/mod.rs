@@ -120,8 +120,7 @@ impl Mesh {
             cluster.load_tombolo().await
         });
         let names = try_join_all(loading).await.context("load images")?;
-        let name = names.into_iter().next().context("a cluster")?;
-        Ok(name.to_owned())
+        names.into_iter().next().context("a cluster")
     }
 
     /// `helm install` in one cluster, with the authority of the first if there is one; gives the authority.

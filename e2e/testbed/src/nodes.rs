@@ -3,9 +3,21 @@
 use std::path::Path;
 
 use crate::{
-    Cluster, Error, ExecOutput, LocalError, assets::Assets, cluster::Nodes, command::Invocation,
+    Cluster, Error, ExecOutput, LocalError,
+    assets::Assets,
+    cluster::Nodes,
+    command::Invocation,
+    kind::{self, KindCluster},
+    local::LocalCluster,
     roles,
 };
+
+/// Two clusters of one provider.
+#[derive(Clone, Copy)]
+enum Pair<'c> {
+    Local(&'c LocalCluster, &'c LocalCluster),
+    Kind(&'c KindCluster, &'c KindCluster),
+}
 
 impl Cluster {
     /// Name of the cluster's node.
@@ -43,13 +55,18 @@ impl Cluster {
         }
     }
 
-    /// Makes Tombolo's image, which runs as a user other than root, and gives it to the node; returns its name. The binary
-    /// is that of [`crate::Role`]s: `TOMBOLO_BIN`, or built from this workspace.
-    pub async fn load_tombolo(&self) -> Result<&'static str, Error> {
-        let binary = roles::tombolo().await?;
-        match self.nodes("load images")? {
-            Nodes::Local(local) => local.load_tombolo(&binary).await,
-            Nodes::Kind(kind) => kind.load_tombolo(&binary).await,
+    /// Gives the node Tombolo's image, and returns its name. The image runs as a user other than root, and is made of the
+    /// binary of [`crate::Role`]s: `TOMBOLO_BIN`, or built from this workspace. `TOMBOLO_IMAGE` names one that is in the
+    /// engine of provider `kind` instead, such as that of `make image`.
+    pub async fn load_tombolo(&self) -> Result<String, Error> {
+        let operation = "load images";
+        match (self.nodes(operation)?, kind::named_image()) {
+            (Nodes::Local(local), None) => local.load_tombolo(&roles::tombolo().await?).await,
+            (Nodes::Local(_), Some(_)) => Err(self
+                .unsupported("take the image that TOMBOLO_IMAGE names", "kind")
+                .into()),
+            (Nodes::Kind(kind), None) => kind.load_tombolo(&roles::tombolo().await?).await,
+            (Nodes::Kind(kind), Some(image)) => kind.load_from_engine(image).await,
         }
     }
 
@@ -103,37 +120,42 @@ impl Cluster {
     /// Drops what goes from pods of this cluster to a TCP port of the nodes of another, on this cluster's node. That
     /// other cluster still reaches this one.
     pub async fn cut_port(&self, other: &Self, port: u16) -> Result<(), Error> {
-        let operation = "cut off a port";
-        let (own, other) = (self.local(operation)?, other.local(operation)?);
-        own.cut_port(other, port).await
+        match self.with(other, "cut off a port")? {
+            Pair::Local(own, other) => own.cut_port(other, port).await,
+            Pair::Kind(own, other) => own.cut_port(other, port).await,
+        }
     }
 
     /// Undoes [`Self::cut_port`].
     pub async fn heal_port(&self, other: &Self, port: u16) -> Result<(), Error> {
-        let operation = "cut off a port";
-        let (own, other) = (self.local(operation)?, other.local(operation)?);
-        own.heal_port(other, port).await
+        match self.with(other, "cut off a port")? {
+            Pair::Local(own, other) => own.heal_port(other, port).await,
+            Pair::Kind(own, other) => own.heal_port(other, port).await,
+        }
     }
 
     /// Drops what the pods of this cluster and those of another send to each other, on this cluster's node. Both API
     /// servers, and roles that run as processes, still reach each other.
     pub async fn cut_pods(&self, other: &Self) -> Result<(), Error> {
-        let operation = "cut pods apart";
-        match (self.nodes(operation)?, other.nodes(operation)?) {
-            (Nodes::Local(own), Nodes::Local(other)) => own.cut_pods(other).await,
-            (Nodes::Kind(own), Nodes::Kind(other)) => own.cut_pods(other).await,
-            (Nodes::Local(_), Nodes::Kind(_)) | (Nodes::Kind(_), Nodes::Local(_)) => {
-                Err(self.unsupported(operation, "local").into())
-            }
+        match self.with(other, "cut pods apart")? {
+            Pair::Local(own, other) => own.cut_pods(other).await,
+            Pair::Kind(own, other) => own.cut_pods(other).await,
         }
     }
 
     /// Undoes [`Self::cut_pods`].
     pub async fn heal_pods(&self, other: &Self) -> Result<(), Error> {
-        let operation = "cut pods apart";
+        match self.with(other, "cut pods apart")? {
+            Pair::Local(own, other) => own.heal_pods(other).await,
+            Pair::Kind(own, other) => own.heal_pods(other).await,
+        }
+    }
+
+    /// What is held of this cluster and of another one of the same provider.
+    fn with<'c>(&'c self, other: &'c Self, operation: &'static str) -> Result<Pair<'c>, Error> {
         match (self.nodes(operation)?, other.nodes(operation)?) {
-            (Nodes::Local(own), Nodes::Local(other)) => own.heal_pods(other).await,
-            (Nodes::Kind(own), Nodes::Kind(other)) => own.heal_pods(other).await,
+            (Nodes::Local(own), Nodes::Local(other)) => Ok(Pair::Local(own, other)),
+            (Nodes::Kind(own), Nodes::Kind(other)) => Ok(Pair::Kind(own, other)),
             (Nodes::Local(_), Nodes::Kind(_)) | (Nodes::Kind(_), Nodes::Local(_)) => {
                 Err(self.unsupported(operation, "local").into())
             }

@@ -10,7 +10,8 @@ mod local {
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Command, ExitCode, Stdio},
+    path::Path,
+    process::{Child, Command, ExitCode, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -23,7 +24,9 @@ use local::{
     packets,
     pods::{TCP, ask, client, reaches, server},
 };
-use tombolo_testbed::{Component, Error, PodOptions, Provider, ProviderError, Testbed, eventually};
+use tombolo_testbed::{
+    Cluster, Component, Error, PodOptions, Provider, ProviderError, Testbed, eventually,
+};
 
 /// Environment variable that makes this program the subject of its own tests: what it is to start.
 const SUBJECT: &str = "TESTBED_KIND_SUBJECT";
@@ -83,6 +86,7 @@ fn trials(bed: Option<&Arc<Testbed>>) -> Vec<Trial> {
         with_bed!(pods_reach_pods_of_the_other_cluster, packets::pod_to_pod),
         with_bed!(services_answer_by_name_and_address, packets::services),
         with_bed!(pods_are_cut_apart_and_healed, cut_and_heal),
+        with_bed!(a_port_of_a_node_is_cut_off_and_healed, cut_port_and_heal),
         with_bed!(tombolo_runs_as_a_user_other_than_root, packets::tombolo),
         with_bed!(a_killed_api_server_comes_back, api_server_comes_back),
         with_bed!(what_it_cannot_do_is_refused_and_a_provider_named, refused),
@@ -92,6 +96,10 @@ fn trials(bed: Option<&Arc<Testbed>>) -> Vec<Trial> {
         Trial::test("sigkill_of_the_program_leaves_nothing", || {
             block_on(killed())
         }),
+        Trial::test(
+            "an_interrupt_while_a_cluster_is_made_leaves_nothing",
+            || block_on(interrupted()),
+        ),
     ]
 }
 
@@ -149,6 +157,73 @@ async fn cut_and_heal(bed: &Testbed) -> Result<()> {
         reaches(a, &namespace, "client", (target(ip), ip, TCP), "server").await?;
     }
     Ok(())
+}
+
+/// Pods lose a port of the other cluster's node, and only theirs: in the other direction it is still reached.
+async fn cut_port_and_heal(bed: &Testbed) -> Result<()> {
+    /// Where kubelets listen.
+    const PORT: u16 = 10250;
+    let namespace = bed.namespace().await?;
+    let [a, b] = [bed.cluster(0), bed.cluster(1)];
+    for cluster in [a, b] {
+        client(cluster, &namespace, "client").await?;
+    }
+    let (addresses_of_a, addresses_of_b) = (node_addresses(a).await?, node_addresses(b).await?);
+    ensure!(addresses_of_b.len() == 2, "{addresses_of_b:?}");
+    for address in &addresses_of_b {
+        connects(a, &namespace, address, PORT).await?;
+    }
+
+    // Twice is as once.
+    a.cut_port(b, PORT).await?;
+    a.cut_port(b, PORT).await?;
+
+    for address in &addresses_of_b {
+        let cut = connection(a, &namespace, address, PORT).await;
+        ensure!(cut.is_err(), "{address} answered");
+    }
+    for address in &addresses_of_a {
+        connects(b, &namespace, address, PORT).await?;
+    }
+
+    a.heal_port(b, PORT).await?;
+
+    for address in &addresses_of_b {
+        connects(a, &namespace, address, PORT).await?;
+    }
+    Ok(())
+}
+
+/// Addresses of a cluster's node, as its Node says.
+async fn node_addresses(cluster: &Cluster) -> Result<Vec<String>> {
+    let nodes = Api::<Node>::all(cluster.client());
+    let status = nodes.get(&cluster.node()?).await?.status;
+    let addresses = status.and_then(|it| it.addresses).unwrap_or_default();
+    let internal = addresses.into_iter().filter(|it| it.type_ == "InternalIP");
+    Ok(internal.map(|it| it.address).collect())
+}
+
+async fn connects(cluster: &Cluster, namespace: &str, address: &str, port: u16) -> Result<()> {
+    let what = format!("{address} port {port} answers {}", cluster.name());
+    eventually(BUDGET, &what, async || {
+        connection(cluster, namespace, address, port).await
+    })
+    .await?;
+    Ok(())
+}
+
+/// Tries to connect once from the client's pod.
+async fn connection(
+    cluster: &Cluster,
+    namespace: &str,
+    address: &str,
+    port: u16,
+) -> Result<(), String> {
+    let port = port.to_string();
+    let command = ["nc", "-z", "-w", "2", address, &port];
+    let output = cluster.exec(namespace, "client", &command).await;
+    let output = output.map_err(|it| it.to_string())?;
+    output.success().map(drop)
 }
 
 async fn api_server_comes_back(bed: &Testbed) -> Result<()> {
@@ -212,12 +287,7 @@ fn wrong_image() -> Result<()> {
 /// Without its program, the watchdog of a run removes its containers and files.
 async fn killed() -> Result<()> {
     let temporary = tempfile::tempdir()?;
-    let mut subject = Command::new(std::env::current_exe()?)
-        .env(SUBJECT, "1")
-        .env("TMPDIR", temporary.path())
-        .env_remove("KEEP")
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut subject = start_subject(temporary.path())?;
     let mut line = String::new();
     BufReader::new(subject.stdout.take().context("a pipe")?).read_line(&mut line)?;
     let node = line.trim().to_owned();
@@ -229,20 +299,71 @@ async fn killed() -> Result<()> {
     subject.kill()?;
     subject.wait()?;
 
-    eventually(BUDGET, "no container and no file", async || {
+    nothing_is_left(temporary.path(), &node).await
+}
+
+/// Ctrl-C ends the program, kind with it, and the container that kind was making.
+async fn interrupted() -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let mut subject = start_subject(temporary.path())?;
+    let node = format!("tombolo-{:x}-1-a-control-plane", subject.id());
+    eventually(BUDGET, "a container that kind makes", async || {
         let containers = containers().map_err(|it| it.to_string())?;
-        let files = temporary
-            .path()
-            .read_dir()
-            .map_err(|it| it.to_string())?
-            .count();
-        match (containers.contains(&node), files) {
-            (false, 0) => Ok(()),
+        let made = containers.contains(&node);
+        made.then_some(()).ok_or_else(|| format!("{containers:?}"))
+    })
+    .await?;
+
+    let pid = subject.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status()?;
+    ensure!(sent.success(), "{sent}");
+    let status = subject.wait()?;
+    ensure!(!status.success(), "{status}");
+
+    nothing_is_left(temporary.path(), &node).await
+}
+
+/// This program as the subject of its own tests, with its files in a directory of its own.
+fn start_subject(temporary: &Path) -> Result<Child> {
+    let subject = Command::new(std::env::current_exe()?)
+        .env(SUBJECT, "1")
+        .env("TMPDIR", temporary)
+        .env_remove("KEEP")
+        .stdout(Stdio::piped())
+        .spawn()?;
+    Ok(subject)
+}
+
+/// Waits until there is no container of this name, no file of the run, no mount of one, and no process that names one.
+async fn nothing_is_left(temporary: &Path, node: &str) -> Result<()> {
+    eventually(BUDGET, "no container, file, mount or process", async || {
+        let containers = containers().map_err(|it| it.to_string())?;
+        let files = temporary.read_dir().map_err(|it| it.to_string())?.count();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo");
+        let mounts = mounts.map_err(|it| it.to_string())?;
+        let place = temporary.display().to_string();
+        let mounted = mounts.lines().filter(|it| it.contains(&place)).count();
+        let processes = command_lines_with(&[&place, node]);
+        match (
+            containers.iter().any(|it| it == node),
+            files,
+            mounted,
+            &processes[..],
+        ) {
+            (false, 0, 0, []) => Ok(()),
             left => Err(format!("{left:?}")),
         }
     })
     .await?;
     Ok(())
+}
+
+/// Command lines of all processes that have one of these texts in them.
+fn command_lines_with(texts: &[&str]) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = processes.filter_map(|it| std::fs::read_to_string(it.path().join("cmdline")).ok());
+    let lines = lines.filter(|line| texts.iter().any(|text| line.contains(text)));
+    lines.map(|it| it.replace('\0', " ")).collect()
 }
 
 fn containers() -> Result<Vec<String>> {

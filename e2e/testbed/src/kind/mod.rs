@@ -42,6 +42,7 @@ use crate::{
     run::Run,
     wait::eventually,
 };
+pub(crate) use tools::named_image;
 
 /// Longest that making a cluster may take, with what it pulls.
 const CREATE_BUDGET: Duration = Duration::from_mins(10);
@@ -221,11 +222,18 @@ impl KindCluster {
         Ok(())
     }
 
+    /// Gives the node an image that is in the engine; returns its name.
+    pub(crate) async fn load_from_engine(&self, image: String) -> Result<String, Error> {
+        let words = ["load", "docker-image", &image, "--name", &self.kind_name];
+        self.ground.kind(&words).succeed().await?;
+        Ok(image)
+    }
+
     /// Makes Tombolo's image from this binary and gives it to the node; returns its name.
-    pub(crate) async fn load_tombolo(&self, binary: &Path) -> Result<&'static str, Error> {
+    pub(crate) async fn load_tombolo(&self, binary: &Path) -> Result<String, Error> {
         self.load_images(self.ground.tombolo_image(binary).await?)
             .await?;
-        Ok(images::TOMBOLO_IMAGE)
+        Ok(images::TOMBOLO_IMAGE.to_owned())
     }
 
     /// Makes etcd's image from this binary and gives it to the node.

@@ -16,6 +16,9 @@ const IMAGE: &str = "KIND_NODE_IMAGE";
 /// Environment variable with a directory of images that `kind/node-image` made: nodes start with a copy of it.
 const SEED: &str = "KIND_NODE_SEED";
 
+/// Environment variable with an image of Tombolo in the engine, which nodes get in place of one made of the binary.
+const TOMBOLO_IMAGE: &str = "TOMBOLO_IMAGE";
+
 /// Node image unless another is named: Kubernetes 1.36 is what is verified.
 const DEFAULT_IMAGE: &str = "docker.io/kindest/node:v1.36.1";
 
@@ -26,6 +29,12 @@ const PINS: [&str; 4] = [
     include_str!("../../../../tools/kind/kubeadm/go.mod"),
     include_str!("../../../../tools/kind/kubeadm/go.sum"),
 ];
+
+/// The image of Tombolo that the environment names.
+pub(crate) fn named_image() -> Option<String> {
+    let named = env::var_os(TOMBOLO_IMAGE).filter(|it| !it.is_empty());
+    named.map(|it| it.to_string_lossy().into_owned())
+}
 
 /// What was found.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Faults of the network between clusters: pods cut from pods, and a node cut from all others.
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
 use super::{LocalCluster, node::link_name};
 use crate::{Error, api::Network, command::Invocation};
@@ -23,8 +23,9 @@ impl LocalCluster {
     /// Drops what pods of this cluster send to a TCP port of the other's node, and the answers, on this node.
     pub(crate) async fn cut_port(&self, other: &Self, port: u16) -> Result<(), Error> {
         let table = port_table_name(&other.plane.name, port);
-        self.nft(&["-f", "-"], &cut_port(&table, other.plane.network, port))
-            .await
+        let (v4, v6) = other.plane.network.node();
+        let rules = cut_port(&table, [v4.into(), v6.into()], port);
+        self.nft(&["-f", "-"], &rules).await
     }
 
     /// Undoes [`Self::cut_port`].
@@ -60,13 +61,14 @@ pub(crate) fn table_name(other: &str) -> String {
     format!("tombolo-cut-{other}")
 }
 
-fn port_table_name(other: &str, port: u16) -> String {
+/// Name of the table that cuts pods of this cluster off from a port of another's node.
+pub(crate) fn port_table_name(other: &str, port: u16) -> String {
     format!("tombolo-cut-{other}-{port}")
 }
 
-/// Drops what is forwarded to and from a port of another cluster's node. Replaces a table that exists.
-fn cut_port(table: &str, other: Network, port: u16) -> String {
-    let (v4, v6) = other.node();
+/// Drops what is forwarded to and from a port of another cluster's node, which has an address of each family, IPv4 first.
+/// Replaces a table that exists.
+pub(crate) fn cut_port(table: &str, [v4, v6]: [IpAddr; 2], port: u16) -> String {
     format!(
         "add table inet {table}
 delete table inet {table}

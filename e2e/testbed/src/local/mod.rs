@@ -208,10 +208,10 @@ impl LocalCluster {
     }
 
     /// Makes Tombolo's image from this binary and gives it to the node; returns its name.
-    pub(crate) async fn load_tombolo(&self, binary: &Path) -> Result<&'static str, Error> {
+    pub(crate) async fn load_tombolo(&self, binary: &Path) -> Result<String, Error> {
         let archive = self.ground.tombolo_image(binary).await?;
         self.node.import(archive).await?;
-        Ok(images::TOMBOLO_IMAGE)
+        Ok(images::TOMBOLO_IMAGE.to_owned())
     }
 
     /// Makes etcd's image from this binary and gives it to the node.
