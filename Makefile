@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR ?= $(TOMBOLO_CACHE)/target
 .PHONY: help setup assets assets-node demo installed test e2e lint conformance upstream-conformance mutants bench fuzz latency scale image chart doc ci clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install or name the tools that the build needs
 	@tools/setup
@@ -33,9 +33,13 @@ test: setup assets ## everything this machine can run
 	@tools/assets node >/dev/null
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/engine run --if-possible tools/test
 
-e2e: setup assets ## scenarios with packets on two kind clusters; needs Docker, or root and Debian's packages of it
+# Programs of `make e2e`, and those of them that CI has time for. The others run on clusters of provider `local` there.
+E2E_TESTS ?= $(CI_E2E_TESTS) packets walkthroughs packet_faults conformance without_implementation_pods
+CI_E2E_TESTS = kind installed
+
+e2e: setup assets ## E2E_TESTS (all that need nodes) on two kind clusters; needs Docker, or root and Debian's packages of it
 	@if [ "$$(id -u)" = 0 ]; then tools/setup engine; fi
-	@kind/with tools/test --test kind --test packets
+	@kind/with tools/test $(E2E_TESTS:%=--test %)
 
 conformance: setup assets ## the conformance cases on two fresh control planes; REPORT=FILE writes a report
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" TOMBOLO_REPORT="$(abspath $(REPORT))" cargo test -p tombolo-conformance
@@ -87,7 +91,7 @@ image: setup ## the container image IMAGE of a static release build; needs Docke
 	@command -v musl-gcc >/dev/null || { echo "musl-gcc is missing: run 'apt-get install musl-tools'" >&2; exit 2; }
 	cargo build --release --package tombolo --bin tombolo --target $(MUSL)
 	@install -D "$(CARGO_TARGET_DIR)/$(MUSL)/release/tombolo" "$(CARGO_TARGET_DIR)/image/tombolo"
-	docker build --file image/Dockerfile --tag $(IMAGE) "$(CARGO_TARGET_DIR)/image"
+	@tools/engine run docker build --file image/Dockerfile --tag $(IMAGE) "$(CARGO_TARGET_DIR)/image"
 
 chart: setup assets ## the Helm chart: rendered, checked, and installed on two control planes
 	@tools/assets node >/dev/null
@@ -98,7 +102,7 @@ doc: setup ## API documentation
 
 ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests, kind clusters; as root also those with nodes
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; tools/setup engine; fi
-	@$(MAKE) --no-print-directory -j2 bench e2e BENCH_FLAGS=--quick
+	@$(MAKE) --no-print-directory -j2 bench e2e BENCH_FLAGS=--quick E2E_TESTS="$(CI_E2E_TESTS)"
 	@$(MAKE) --no-print-directory test
 
 clean: ## remove the cache of builds and binaries
