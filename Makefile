@@ -29,11 +29,12 @@ demo: setup assets ## two real control planes, one mesh: export, import, conflic
 installed: setup assets assets-node ## as root: CLUSTERS (2) with nodes and Tombolo installed by Helm, until Ctrl-C
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin installed -- $(or $(CLUSTERS),2)
 
-test: setup assets ## everything this machine can run
+test: setup assets ## everything this machine can run, but for the programs TEST_WITHOUT
 	@tools/assets node >/dev/null
-	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/engine run --if-possible tools/test
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" TEST_WITHOUT="$(TEST_WITHOUT)" tools/engine run --if-possible tools/test
 
-# Programs of `make e2e`, and those of them that CI has time for. The others run on clusters of provider `local` there.
+# Programs of `make e2e`, and those of them that CI has time for. The others run on clusters of provider `local` there, and no
+# program on both.
 E2E_TESTS ?= $(CI_E2E_TESTS) packets walkthroughs packet_faults conformance without_implementation_pods
 CI_E2E_TESTS = kind installed
 
@@ -103,7 +104,7 @@ doc: setup ## API documentation
 ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests, kind clusters; as root also those with nodes
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; tools/setup engine; fi
 	@$(MAKE) --no-print-directory -j2 bench e2e BENCH_FLAGS=--quick E2E_TESTS="$(CI_E2E_TESTS)"
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test TEST_WITHOUT="$(filter-out kind,$(CI_E2E_TESTS))"
 
 clean: ## remove the cache of builds and binaries
 	rm -rf "$(TOMBOLO_CACHE)"
