@@ -37,7 +37,7 @@ impl Invocation {
         }
     }
 
-    /// Has it end with the run; `name` is what it is called in the records.
+    /// Has it end with the run, and what it started with it; `name` is what it is called in the records.
     pub(crate) fn watched(mut self, run: Arc<Run>, name: &'static str) -> Self {
         self.watched = Some((run, name));
         self
@@ -77,7 +77,11 @@ impl Invocation {
             command: command.clone(),
             source,
         };
-        let mut child = Command::new(&self.words[0])
+        let mut child = Command::new(&self.words[0]);
+        if self.watched.is_some() {
+            child.process_group(0);
+        }
+        let mut child = child
             .args(&self.words[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -19,7 +19,7 @@ use std::{
 use crate::records::Record;
 
 /// What the watchdog does: keep the lists of pids, containers and control groups while the pipe is open, then kill what is in
-/// them, wait until it is gone, and remove containers, groups and the directory. A file `keep` in the directory keeps all of it but the
+/// them (of a process that leads a process group, all of that), wait until it is gone, and remove containers, groups and the directory. A file `keep` in the directory keeps all of it but the
 /// data of servers; `keep-all` keeps those too.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
@@ -32,10 +32,14 @@ while read -r verb name; do
     container) containers="$containers $name" ;;
   esac
 done
-for pid in $pids; do kill -KILL "$pid"; done
-# Twice: what was just being made when its maker was killed can come after the first.
-for again in 1 2; do
-  if [ -n "$containers" ]; then docker rm --force --volumes $containers; fi
+for pid in $pids; do kill -KILL "$pid"; kill -KILL -- "-$pid"; done
+# Until none was seen twice: one that was being made when its maker was killed comes late, and a busy engine can fail to remove it.
+unseen=0 tries=0
+while [ -n "$containers" ] && [ "$unseen" -lt 2 ] && [ "$tries" -lt 60 ]; do
+  if [ "$tries" -gt 0 ]; then sleep 0.3; fi
+  docker rm --force --volumes $containers
+  if docker container inspect --format seen $containers | grep -q seen; then unseen=0; else unseen=$((unseen + 1)); fi
+  tries=$((tries + 1))
 done
 for group in $groups; do
   for kill in /sys/fs/cgroup/"$group"/cgroup.kill /sys/fs/cgroup/unified/"$group"/cgroup.kill; do
