@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     match cli::run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tombolo: {}", cli::message(&error));
+            cli::report(&error);
             ExitCode::from(cli::exit_code(&error))
         }
     }

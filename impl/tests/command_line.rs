@@ -1,6 +1,16 @@
 //! What the program says to bad input: file or flag, field, what was expected, what to do; and exit code 2. Needs no cluster.
 
-use std::process::{Command, Output};
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::OpenOptionsExt as _,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::OFlags,
+    process::{Pid, Signal, kill_process},
+};
 
 fn run(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tombolo"))
@@ -191,4 +201,98 @@ fn a_normal_build_knows_no_mutant() {
         text.contains("TOMBOLO_LOG"),
         "{program} is not read as expected"
     );
+}
+
+/// Runs with a pipe as standard output or error that nobody reads any more.
+fn unheard(arguments: &str, error_too: bool) -> Option<i32> {
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        writer
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo"));
+    command.args(arguments.split_whitespace()).stdout(closed());
+    if error_too {
+        command.stderr(closed());
+    }
+    command
+        .env_remove("KUBECONFIG")
+        .status()
+        .expect("the program runs")
+        .code()
+}
+
+#[test]
+fn nobody_who_listens_is_no_reason_to_crash() {
+    assert_eq!(unheard("crds", false), Some(1));
+    assert_eq!(unheard("crds", true), Some(1));
+    let refused = "connect east west --kubeconfig /nowhere/config";
+    assert_eq!(unheard(refused, true), Some(2));
+}
+
+#[test]
+fn an_empty_variable_names_no_kubeconfig() {
+    for command in [
+        "status",
+        "dns configure --check",
+        "explain conflict web -n shop",
+        "connect a b",
+        MESH,
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tombolo"))
+            .args(command.split_whitespace())
+            .env("KUBECONFIG", "")
+            .env("HOME", "/nowhere")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .output()
+            .expect("the program runs");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !message.contains("a value is required"),
+            "{command}: {message}"
+        );
+    }
+}
+
+#[test]
+fn who_waits_for_an_invitation_from_a_pipe_can_be_interrupted() {
+    let kubeconfig = file("kubeconfig-of-a-guest", KUBECONFIG);
+    let pipe = file(&format!("invitation-{}", std::process::id()), "");
+    std::fs::remove_file(&pipe).expect("it is there");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo runs").success());
+    let waiting = Command::new(env!("CARGO_BIN_EXE_tombolo"))
+        .args(["connect", "east", "--accept", &pipe])
+        .args(["--kubeconfig", &kubeconfig])
+        .stderr(Stdio::null())
+        .spawn();
+    let mut waiting = waiting.expect("the program runs");
+
+    // It can be opened without waiting as soon as somebody reads.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut open = OpenOptions::new();
+    open.write(true).custom_flags(nonblocking);
+    let writer = in_time(|| open.open(&pipe).ok());
+    let _gone_meanwhile = kill_process(Pid::from_child(&waiting), Signal::INT);
+    let ended = in_time(|| waiting.try_wait().expect("it can be waited for"));
+
+    if ended.is_none() {
+        waiting.kill().expect("it can be ended");
+        waiting.wait().expect("it can be waited for");
+    }
+    std::fs::remove_file(&pipe).expect("it is there");
+    assert!(writer.is_some(), "nobody reads the pipe");
+    assert_eq!(ended.and_then(|it| it.code()), Some(130));
+}
+
+/// What is there within 30 s.
+fn in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() > until {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

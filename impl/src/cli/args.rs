@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use jiff::SignedDuration;
 use tombolo_core::names::{ClusterName, Namespace, ServiceName};
 
@@ -66,7 +69,7 @@ pub struct StatusArgs {
     #[arg(long, value_name = "URL")]
     pub address: Vec<String>,
     /// Kubeconfig of the cluster; the pod's own account when absent.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_parser = kubeconfig())]
     pub kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig; its current context when absent.
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
@@ -105,7 +108,7 @@ pub struct ConflictArgs {
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     pub output: Output,
     /// Kubeconfig with a context for each cluster.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_parser = kubeconfig())]
     pub kubeconfig: Option<PathBuf>,
     /// Contexts of all clusters of the mesh. A cluster is called as its ClusterProperty cluster.clusterset.k8s.io says, else as
     /// its context.
@@ -154,6 +157,11 @@ fn cluster_of_context(text: &str) -> Result<(String, ClusterName), String> {
     let (context, cluster) = text.split_once('=').ok_or("expected CONTEXT=CLUSTER")?;
     let cluster = ClusterName::try_from(cluster).map_err(|error| error.to_string())?;
     Ok((context.to_owned(), cluster))
+}
+
+/// Parses the name of a kubeconfig. An empty one, as of a variable that was emptied, is none.
+pub(super) fn kubeconfig() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Parses `15m`, `90s`, `1h 30m`.

@@ -14,10 +14,7 @@ mod rights;
 mod text;
 pub mod version;
 
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -30,7 +27,7 @@ use self::{
     observe::Observed,
     plan::{Level, Plan, Rights},
 };
-use crate::cluster::client;
+use crate::{cli::render::print as say, cluster::client};
 
 /// How long pods may take to answer when nothing was changed.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -149,11 +146,4 @@ async fn carry_out(
         ))?;
     }
     Ok(())
-}
-
-fn say(text: &str) -> Result<()> {
-    let mut out = io::stdout();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }

@@ -32,10 +32,7 @@ use args::{Cli, Command, Explain};
 /// Carries out what the user asked for.
 pub fn run(cli: Cli) -> Result<()> {
     match cli.command {
-        Command::Crds => {
-            print!("{}", tombolo_api::crds::yaml());
-            Ok(())
-        }
+        Command::Crds => render::print(&tombolo_api::crds::yaml()),
         Command::Certs(command) => certs::run(&command),
         Command::Dns(command) => dns::run(&command),
         Command::Explain(Explain::Conflict(args)) => explain_conflict::run(&args),
@@ -87,17 +84,35 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if input { 2 } else { 1 }
 }
 
+/// Says on standard error what went wrong.
+pub fn report(error: &anyhow::Error) {
+    render::note(&format!("tombolo: {}", message(error)));
+}
+
 /// The error and its causes on one line, without the causes that the text already tells.
 pub fn message(error: &anyhow::Error) -> String {
     let mut message = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain() {
+        let (text, is_last) = told(cause);
         if message.is_empty() {
-            message = cause;
-        } else if !message.contains(&cause) {
-            message = format!("{message}: {cause}");
+            message = text;
+        } else if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        if is_last {
+            break;
         }
     }
     message
+}
+
+/// An error as people read it, and whether its causes say nothing more: an API server's has its sentence alone.
+fn told(cause: &(dyn std::error::Error + 'static)) -> (String, bool) {
+    let boxed = || cause.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
+    match cause.downcast_ref::<kube::Error>().or_else(boxed) {
+        Some(error) => (client::said(error), matches!(error, kube::Error::Api(_))),
+        None => (cause.to_string(), false),
+    }
 }
 
 #[cfg(test)]
@@ -105,6 +120,14 @@ mod tests {
     use anyhow::anyhow;
 
     use super::*;
+
+    #[test]
+    fn what_an_api_server_said_is_told_without_its_inner_parts() {
+        let status = kube::core::Status::failure("no such verb", "Forbidden").with_code(403);
+        let error = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot write");
+
+        assert_eq!(message(&error), "cannot write: no such verb");
+    }
 
     #[test]
     fn a_message_tells_each_cause_once() {

@@ -41,6 +41,22 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Says something on standard error, on a line of its own. Nobody has to listen: work goes on when it is closed.
+pub(super) fn note(text: &str) {
+    use std::io::Write as _;
+    let _nobody_listens = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Writes to standard output.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    use anyhow::Context as _;
+    use std::io::Write as _;
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
+}
+
 /// The value as indented JSON.
 pub(super) fn json(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(|text| text + "\n")

@@ -5,7 +5,10 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use tombolo_core::names::{ClusterId, ClusterName, Namespace};
 
-use super::{args::duration, peer_args::PeerArgs};
+use super::{
+    args::{duration, kubeconfig},
+    peer_args::PeerArgs,
+};
 use crate::operator::apply::{Pace, Rate};
 
 /// The roles.
@@ -21,7 +24,7 @@ pub enum Role {
 #[derive(Debug, Clone, Args)]
 pub struct ClusterArgs {
     /// Kubeconfig of the cluster; the pod's own account when absent.
-    #[arg(long, env = "KUBECONFIG")]
+    #[arg(long, env = "KUBECONFIG", value_parser = kubeconfig())]
     pub kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig; its current context when absent.
     #[arg(long, requires = "kubeconfig")]

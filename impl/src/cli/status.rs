@@ -218,7 +218,7 @@ async fn ask(args: &StatusArgs, addresses: &[Uri], last: &RefCell<String>) -> Re
             return Ok(report);
         }
         if last.replace(report.summary.clone()) != report.summary && args.output == Output::Text {
-            eprintln!("waiting: {}", report.summary);
+            render::note(&format!("waiting: {}", report.summary));
         }
         before = Some(report);
         tokio::time::sleep(PAUSE).await;

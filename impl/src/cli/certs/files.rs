@@ -46,7 +46,10 @@ impl File {
 /// Writes the files, each by renaming. Without `force` nothing is written when one of them exists.
 pub(in crate::cli) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<()> {
     let existing = files.iter().map(|file| dir.join(&file.name));
-    if let Some(file) = existing.into_iter().find(|path| path.exists() && !force) {
+    if let Some(file) = existing
+        .into_iter()
+        .find(|path| path.symlink_metadata().is_ok() && !force)
+    {
         return Err(Error::Exists { file }.into());
     }
     fs::create_dir_all(dir).with_context(|| {

@@ -9,7 +9,7 @@ use super::{
     exposure::{Exposure, Given, Wish},
     invitation::is_host,
 };
-use crate::cli::args::{Output, duration};
+use crate::cli::args::{Output, duration, kubeconfig};
 
 /// Where the clusters are, and how the answer looks.
 #[derive(Debug, Clone, Args)]
@@ -17,8 +17,8 @@ pub struct Common {
     /// Contexts of the clusters.
     #[arg(required = true, value_name = "CONTEXT")]
     pub contexts: Vec<String>,
-    /// Kubeconfig with the contexts; may be repeated, the first that has a context counts. ~/.kube/config when absent.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_delimiter = ':')]
+    /// Kubeconfig with the contexts; may be repeated, of a context the first counts that has it. ~/.kube/config when absent.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_parser = kubeconfig(), value_delimiter = ':')]
     pub kubeconfig: Vec<PathBuf>,
     /// Namespace of the installations; CONTEXT=NAMESPACE for one cluster.
     #[arg(long, short, value_name = "[CONTEXT=]NAME", default_value = "tombolo-system", value_parser = Of::<Namespace>::parse)]
@@ -140,8 +140,21 @@ impl ConnectArgs {
     pub(super) fn strangers(&self) -> Vec<&str> {
         let named = self.exposure.iter().filter_map(|it| it.context.as_deref());
         let named = named.chain(self.endpoint.iter().map(|(context, _)| context.as_str()));
+        let named = named.chain(self.common.named());
         let known = |context: &&str| self.common.contexts.iter().any(|it| it == context);
         named.filter(|context| !known(context)).collect()
+    }
+}
+
+impl Common {
+    fn named(&self) -> impl Iterator<Item = &str> {
+        self.namespace.iter().filter_map(|it| it.context.as_deref())
+    }
+
+    /// Contexts that flags name and that are not among those of the command.
+    pub(super) fn strangers(&self) -> Vec<&str> {
+        let known = |context: &&str| self.contexts.iter().any(|it| it == context);
+        self.named().filter(|context| !known(context)).collect()
     }
 }
 
@@ -158,6 +171,9 @@ fn endpoint(text: &str) -> Result<(String, Given), String> {
         ports.push(port);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
+            Ok(ip) if ip.is_unspecified() || ip.is_multicast() => {
+                return Err(format!("{ip} is no server's address; {expected}"));
+            }
             Ok(ip) => ips.push(ip),
             Err(_) if places.len() == 1 && is_host(host) => {
                 return Ok((context.to_owned(), Given::Host(host.to_owned(), port)));
@@ -201,6 +217,9 @@ mod tests {
             "a=192.0.2.1:1,b:1",
             "a=192.0.2.1:1,192.0.2.2:2",
             "a=192.0.2.1:0",
+            "a=0.0.0.0:1",
+            "a=[::]:1",
+            "a=224.0.0.1:1",
         ] {
             assert!(endpoint(text).is_err(), "{text}");
         }

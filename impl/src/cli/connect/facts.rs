@@ -80,6 +80,8 @@ pub(super) struct Publisher {
     pub(super) service: Option<Exposed>,
     /// The Service that an earlier `connect` made.
     pub(super) own_service: Option<Exposed>,
+    /// Whether somebody else has made a Service of that name.
+    pub(super) service_taken: bool,
 }
 
 /// How an operator reads its peers.
@@ -123,6 +125,8 @@ impl fmt::Debug for Authority {
 pub(super) struct Exposed {
     /// Its name.
     pub(super) name: String,
+    /// uid and resourceVersion.
+    pub(super) version: (String, String),
     /// Its type; none of a type that cannot be used.
     pub(super) kind: Option<Exposure>,
     /// Addresses inside of the cluster.

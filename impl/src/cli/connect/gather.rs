@@ -29,7 +29,7 @@ use super::{
     installation::{self, Installation, Mesh},
     networks, objects, users,
 };
-use crate::cluster::client::is_not_served;
+use crate::cluster::client::{is_not_served, said};
 
 /// How long an API server may take to answer all questions.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -134,7 +134,8 @@ async fn read_publisher(place: &Place, mesh: &Mesh) -> Result<Publisher, Error> 
     };
     let authority = place.get::<Secret>(AUTHORITY).await?;
     let service = place.get::<Service>(SERVICE).await?;
-    let own_service = place.get::<Service>(OWN_SERVICE).await?;
+    let same_name = place.get::<Service>(OWN_SERVICE).await?;
+    let own_service = same_name.as_ref().filter(|it| objects::is_ours(it.meta()));
     Ok(Publisher {
         users: mesh.users,
         copies: mesh.copies,
@@ -142,7 +143,8 @@ async fn read_publisher(place: &Place, mesh: &Mesh) -> Result<Publisher, Error> 
         server: server.as_ref().and_then(objects::certified),
         authority: authority.as_ref().and_then(objects::authority),
         service: service.as_ref().and_then(objects::exposed),
-        own_service: own_service.as_ref().and_then(objects::exposed),
+        own_service: own_service.and_then(objects::exposed),
+        service_taken: same_name.is_some() && own_service.is_none(),
     })
 }
 
@@ -192,7 +194,7 @@ async fn read_imports(
             }
         }
         Err(error) if is_not_served(&error) => {}
-        Err(error) => unknown.push(format!("what is imported: {error}")),
+        Err(error) => unknown.push(format!("what is imported: {}", said(&error))),
     }
     imports
 }
@@ -230,7 +232,7 @@ fn items<K: Clone>(
     match listed {
         Ok(list) => list.items,
         Err(error) => {
-            unknown.push(format!("{what}: {error}"));
+            unknown.push(format!("{what}: {}", said(&error)));
             Vec::new()
         }
     }

@@ -78,12 +78,7 @@ Exit codes: as tombolo connect.";
 
 /// Connects.
 pub(super) fn run(args: &ConnectArgs) -> Result<()> {
-    let strangers = args.strangers();
-    if let Some(context) = strangers.first() {
-        return Err(flags(format!(
-            "--exposure, --endpoint: {context}: not among the contexts that are to be connected; name one of them"
-        )));
-    }
+    refuse_strangers(&args.strangers(), "--exposure, --endpoint, --namespace")?;
     let one_sided = args.invite.is_some() || args.accept.is_some();
     check_contexts(
         &args.common,
@@ -112,6 +107,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<()> {
 
 /// Disconnects.
 pub(super) fn run_disconnect(args: &DisconnectArgs) -> Result<()> {
+    refuse_strangers(&args.common.strangers(), "--namespace")?;
     check_contexts(&args.common, args.peer.is_some(), "--peer NAME")?;
     block_on(async {
         let mut session = Session::open(&args.common).await?;
@@ -127,6 +123,16 @@ pub(super) fn run_disconnect(args: &DisconnectArgs) -> Result<()> {
         let (sites, plan) = session.carry_out(make).await?;
         session.finish(&sites, &plan, Goal::Gone).await
     })
+}
+
+/// Refuses what flags say of contexts that are not there.
+fn refuse_strangers(strangers: &[&str], of: &str) -> Result<()> {
+    let Some(context) = strangers.first() else {
+        return Ok(());
+    };
+    Err(flags(format!(
+        "{of}: {context}: not among the contexts of this command; name one of them"
+    )))
 }
 
 /// Two contexts or more, or one and the flags for that.

@@ -39,24 +39,30 @@ pub(super) fn of_config_map(map: ConfigMap) -> Object {
 }
 
 fn object(metadata: &ObjectMeta, data: BTreeMap<String, Vec<u8>>) -> Object {
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(MADE_BY.0));
     let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
     let noted = annotation(NOTED).unwrap_or_default();
     let noted = noted.split(',').filter(|name| !name.is_empty());
     Object {
-        version: (
-            metadata.uid.clone().unwrap_or_default(),
-            metadata.resource_version.clone().unwrap_or_default(),
-        ),
+        version: version(metadata),
         release: annotation(RELEASE),
-        ours: label.map(String::as_str) == Some(MADE_BY.1),
+        ours: is_ours(metadata),
         noted: noted.map(ToOwned::to_owned).collect(),
         managers: managers(metadata),
         data,
     }
+}
+
+/// Whether `connect` made an object.
+pub(super) fn is_ours(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.as_ref();
+    let label = labels.and_then(|labels| labels.get(MADE_BY.0));
+    label.map(String::as_str) == Some(MADE_BY.1)
+}
+
+/// uid and resourceVersion.
+fn version(metadata: &ObjectMeta) -> (String, String) {
+    let (uid, version) = (metadata.uid.clone(), metadata.resource_version.clone());
+    (uid.unwrap_or_default(), version.unwrap_or_default())
 }
 
 /// Who owns each key of the data.
@@ -119,6 +125,7 @@ pub(super) fn exposed(service: &Service) -> Option<Exposed> {
     let (ips, names): (Vec<_>, Vec<_>) = ingress.map(|it| (&it.ip, &it.hostname)).unzip();
     Some(Exposed {
         name: service.name_any(),
+        version: version(&service.metadata),
         kind,
         cluster_ips: addresses(spec.cluster_ips.iter().flatten()),
         port: number(port.port)?,

@@ -136,7 +136,7 @@ impl Plan {
                 self.reached.push((source, endpoint.to_string()));
                 return Some(endpoint);
             }
-            Reach::Make(exposure) => self.expose(source, publisher, exposure),
+            Reach::Make(exposure) => self.expose(sites, source, publisher, exposure),
             Reach::Waiting { service } => self.pending.push(format!(
                 "{}: Service {service}: its load balancer has no address yet",
                 site.name()
@@ -145,7 +145,13 @@ impl Plan {
         None
     }
 
-    fn expose(&mut self, source: usize, publisher: &Publisher, exposure: Exposure) {
+    fn expose(&mut self, sites: &[Site], source: usize, publisher: &Publisher, exposure: Exposure) {
+        if publisher.service_taken {
+            return self.refuse(Refusal::ServiceTaken {
+                cluster: sites[source].name().to_owned(),
+                name: OWN_SERVICE,
+            });
+        }
         let there = publisher.own_service.is_some();
         self.pending
             .push(format!("Service {OWN_SERVICE} has to be there first"));

@@ -343,3 +343,36 @@ fn what_others_wrote_is_left_and_named() {
         plan.notices
     );
 }
+
+#[test]
+fn a_service_of_others_with_the_same_name_is_neither_used_nor_deleted() {
+    let mut sites = two();
+    let publisher = sites[0].publisher.as_mut().unwrap();
+    publisher.service = Some(service("clustermesh-apiserver", Exposure::ClusterIp));
+    publisher.service_taken = true;
+    let wish = Wish {
+        exposure: Some(Exposure::NodePort),
+        endpoint: None,
+    };
+
+    let plan = build(&sites, settings(&[wish, Wish::default()]));
+
+    let refused = refusals(&plan);
+    assert!(
+        refused
+            .contains("paris: Service tombolo-connect is there, and not made by tombolo connect"),
+        "{refused}"
+    );
+    let connected = after(sites.clone(), &connect(&two()));
+    let pairs: Vec<_> = connected
+        .iter()
+        .map(|site| (site, [cluster("rome")].into()))
+        .collect();
+    let undone = undo::build(&pairs[..1]);
+    assert!(
+        !undone
+            .steps
+            .iter()
+            .any(|it| it.object.starts_with("Service"))
+    );
+}

@@ -161,6 +161,16 @@ pub(in crate::cli) enum Refusal {
         /// The namespace.
         namespace: String,
     },
+    /// Somebody else has a Service of the name.
+    #[error(
+        "{cluster}: Service {name} is there, and not made by tombolo connect; give it another name, or pass --endpoint"
+    )]
+    ServiceTaken {
+        /// The cluster.
+        cluster: String,
+        /// The Service.
+        name: &'static str,
+    },
     /// No node is known.
     #[error(
         "{context}: no node has an address that is known, and its Service is a NodePort; check that this user may list nodes, or pass --endpoint {context}=HOST:PORT"

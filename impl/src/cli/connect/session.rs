@@ -70,8 +70,7 @@ impl<'a> Session<'a> {
     pub(super) async fn open(common: &'a Common) -> Result<Self> {
         let mut places = Vec::new();
         for context in &common.contexts {
-            let file = kubeconfig_of(common, context);
-            let client = client::client(Some(&file), Some(context)).await?;
+            let client = client::from_files(&kubeconfigs(common), Some(context)).await?;
             let namespace = of(&common.namespace, context);
             let namespace = namespace
                 .map_or("tombolo-system", |it| it.as_str())
@@ -240,7 +239,7 @@ impl<'a> Session<'a> {
                 missing: missing.to_vec(),
             };
             let json = render::json(&document).context("the answer cannot be written as JSON")?;
-            return print(&json);
+            return render::print(&json);
         }
         let changes = text::writes(plan);
         let written = if self.common.dry_run {
@@ -259,13 +258,13 @@ impl<'a> Session<'a> {
             Some(false) => "; not taken up everywhere",
             None => "",
         };
-        print(&format!("{written}{taken}\n"))
+        render::print(&format!("{written}{taken}\n"))
     }
 
     /// A part of the answer that can be said already.
     fn say(&self, text: &str) -> Result<()> {
         if self.common.output == Output::Text {
-            print(text)?;
+            render::print(text)?;
         }
         Ok(())
     }
@@ -280,30 +279,18 @@ impl<'a> Session<'a> {
     /// What happens meanwhile, on standard error.
     fn progress(&self, text: &str) {
         if self.common.output == Output::Text {
-            eprintln!("{}", render::printable(text));
+            render::note(&render::printable(text));
         }
     }
 }
 
-/// The first kubeconfig that has a context.
-fn kubeconfig_of(common: &Common, context: &str) -> PathBuf {
-    let mut files = common.kubeconfig.clone();
+fn kubeconfigs(common: &Common) -> Vec<PathBuf> {
+    let named = common.kubeconfig.iter();
+    let named = named.filter(|it| !it.as_os_str().is_empty());
+    let mut files: Vec<_> = named.cloned().collect();
     if files.is_empty() {
         let home = std::env::home_dir().unwrap_or_default();
         files.push(home.join(".kube/config"));
     }
-    let has = |file: &PathBuf| {
-        let read = kube::config::Kubeconfig::read_from(file);
-        read.is_ok_and(|config| config.contexts.iter().any(|it| it.name == context))
-    };
-    // When none has it, the error of the first says what is wrong.
-    let first = files[0].clone();
-    files.into_iter().find(has).unwrap_or(first)
-}
-
-fn print(text: &str) -> Result<()> {
-    use std::io::Write as _;
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write to standard output")
+    files
 }

@@ -1,6 +1,6 @@
 //! One side of a connection, with a file instead of the other side's kubeconfig.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -19,16 +19,16 @@ use super::{
     session::Session,
     steps::Plan,
 };
-use crate::cli::certs;
+use crate::cli::{certs, render};
 
 /// Accepts an invitation, writes one, or both.
 pub(super) async fn run(args: &ConnectArgs, session: &mut Session<'_>) -> Result<()> {
     let accepted = match &args.accept {
-        Some(file) => Some(invitation::read(file, Timestamp::now()).map_err(ConnectError::from)?),
+        Some(file) => Some(read(file.clone()).await?),
         None => None,
     };
     if let (Some(file), false) = (&args.file, args.overwrite)
-        && file.exists()
+        && file.symlink_metadata().is_ok()
     {
         let file = file.display();
         let problem = format!("--file {file}: exists; choose another, or --overwrite");
@@ -57,6 +57,13 @@ pub(super) async fn run(args: &ConnectArgs, session: &mut Session<'_>) -> Result
     session.finish(&sites, &plan, Goal::Synced).await
 }
 
+/// Reads an invitation on a thread of its own: a pipe may never say anything, and who waits for it is to be interrupted.
+async fn read(file: PathBuf) -> Result<Invitation> {
+    let reading = tokio::task::spawn_blocking(move || invitation::read(&file, Timestamp::now()));
+    let read = reading.await.context("reading the invitation failed")?;
+    Ok(read.map_err(ConnectError::from)?)
+}
+
 /// The plan for one cluster, and how it is reached.
 fn build(
     sites: &[Site],
@@ -72,7 +79,13 @@ fn build(
     if let Some(guest) = guest {
         plan.let_in(0, site, [guest.clone()].into());
         endpoint = plan.reach(sites, 0, settings);
-        if site.publisher.is_none() || *guest == site.card.cluster {
+        if *guest == site.card.cluster {
+            plan.refuse(Refusal::SameName {
+                a: format!("context {}", site.context),
+                b: "--invite".to_owned(),
+                cluster: guest.to_string(),
+            });
+        } else if site.publisher.is_none() {
             plan.refuse(Refusal::Nothing {
                 a: guest.to_string(),
                 b: site.name().to_owned(),
@@ -135,10 +148,10 @@ fn write_invitation(
     let text = text.map_err(|problem| anyhow::anyhow!("the invitation: {problem}"))?;
     let (dir, name) = certs::split(file)?;
     certs::write_all(&dir, &[certs::File::private(&name, text)], args.overwrite)?;
-    eprintln!(
+    render::note(&render::printable(&format!(
         "written: {}: {endpoint}, with {}; hand it over by a way that nobody else reads",
         file.display(),
         decided.told
-    );
+    )));
     Ok(())
 }

@@ -97,8 +97,8 @@ pub(super) enum Write {
     },
     /// A Secret of `connect`, unless it has changed: uid and resourceVersion.
     DeleteSecret(&'static str, (String, String)),
-    /// The Service of `connect`.
-    DeleteService,
+    /// The Service of `connect`, unless it has changed: uid and resourceVersion.
+    DeleteService((String, String)),
 }
 
 impl Plan {

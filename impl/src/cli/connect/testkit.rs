@@ -93,6 +93,7 @@ pub(super) fn site(name: &str, id: u32, root: &Root) -> Site {
             authority: Some(root.authority.clone()),
             service: Some(service("clustermesh-apiserver", Exposure::NodePort)),
             own_service: None,
+            service_taken: false,
         }),
         importer: Some(Importer::OwnStore {
             endpoint: "https://clustermesh-apiserver.tombolo-system.svc:2379".to_owned(),
@@ -118,6 +119,7 @@ pub(super) fn node(name: &str, internal: [u8; 4]) -> Node {
 pub(super) fn service(name: &str, kind: Exposure) -> Exposed {
     Exposed {
         name: name.to_owned(),
+        version: Default::default(),
         kind: Some(kind),
         cluster_ips: vec![[10, 96, 0, 9].into()],
         port: 2379,
@@ -170,7 +172,7 @@ pub(super) fn after(mut sites: Vec<Site>, plan: &Plan) -> Vec<Site> {
                 site.held.operator = None;
             }
             Some(Write::DeleteSecret(..)) => site.held.mesh = None,
-            Some(Write::DeleteService) => site.publisher.as_mut().unwrap().own_service = None,
+            Some(Write::DeleteService(_)) => site.publisher.as_mut().unwrap().own_service = None,
             None => {}
         }
     }

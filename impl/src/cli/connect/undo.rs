@@ -134,14 +134,14 @@ impl Plan {
             .any(|noted| !peers.iter().any(|peer| peer.as_str() == noted));
         let publisher = site.publisher.as_ref();
         let service = publisher.and_then(|it| it.own_service.as_ref());
-        if service.is_some() && !stays {
+        if let (Some(service), false) = (service, stays) {
             self.steps.push(Step {
                 site: index,
                 stage: Stage::Rest,
                 change: Change::Remove,
                 object: format!("Service {OWN_SERVICE}"),
                 what: "no peer is left that connect let in".to_owned(),
-                write: Some(Write::DeleteService),
+                write: Some(Write::DeleteService(service.version.clone())),
             });
         }
     }

@@ -7,11 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::BASE64;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Secret, Service},
+};
 use kube::{
-    ResourceExt,
+    Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tombolo_core::names::ClusterName;
 
@@ -64,8 +68,8 @@ pub(super) async fn write(place: &Place, write: &Write, mode: Mode) -> Result<()
             });
             apply_service(place, spec, mode).await
         }
-        Write::DeleteSecret(name, version) => delete_secret(place, name, version, mode).await,
-        Write::DeleteService => delete_service(place, mode).await,
+        Write::DeleteSecret(name, version) => delete::<Secret>(place, name, version, mode).await,
+        Write::DeleteService(version) => delete::<Service>(place, OWN_SERVICE, version, mode).await,
     }
 }
 
@@ -194,12 +198,18 @@ fn with_users(place: &Place, found: Option<ConfigMap>, edit: &Edit, text: String
     map
 }
 
-async fn delete_secret(
+async fn delete<K>(
     place: &Place,
     name: &str,
     (uid, resource_version): &(String, String),
     mode: Mode,
-) -> Result<(), Error> {
+) -> Result<(), Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
     let preconditions = Preconditions {
         uid: Some(uid.clone()),
         resource_version: Some(resource_version.clone()),
@@ -208,26 +218,11 @@ async fn delete_secret(
         dry_run: mode == Mode::Trial,
         ..DeleteParams::background().preconditions(preconditions)
     };
-    match place.api::<Secret>().delete(name, &params).await {
+    match place.api::<K>().delete(name, &params).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(source) => {
-            let what = format!("delete Secret {}/{name}", place.namespace);
-            Err(failed(place, what, source))
-        }
-    }
-}
-
-async fn delete_service(place: &Place, mode: Mode) -> Result<(), Error> {
-    let params = DeleteParams {
-        dry_run: mode == Mode::Trial,
-        ..DeleteParams::background()
-    };
-    match place.api::<Service>().delete(OWN_SERVICE, &params).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(source) => {
-            let what = format!("delete Service {}/{OWN_SERVICE}", place.namespace);
+            let what = format!("delete {} {}/{name}", K::kind(&()), place.namespace);
             Err(failed(place, what, source))
         }
     }

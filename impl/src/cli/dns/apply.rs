@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{
     args::ConfigureArgs,
     error::Error,
-    observe::{Observed, ROLE},
+    observe::{MADE_BY, Observed, ROLE},
     plan::{BEFORE, Change},
     rights,
 };
@@ -42,7 +42,7 @@ pub async fn grant(client: &Client, args: &ConfigureArgs, account: &str) -> Resu
     let group = "rbac.authorization.k8s.io";
     let metadata = json!({
         "name": ROLE,
-        "labels": { "app.kubernetes.io/name": "tombolo", "app.kubernetes.io/managed-by": "tombolo-dns" },
+        "labels": { "app.kubernetes.io/name": "tombolo", MADE_BY.0: MADE_BY.1 },
     });
     let role = json!({
         "apiVersion": format!("{group}/v1"),
@@ -87,10 +87,10 @@ where
     })
 }
 
-/// Deletes role and binding, if they are those that were seen.
+/// Deletes role and binding, if they are those that were seen, and ours.
 pub async fn revoke(client: &Client, observed: &Observed) -> Result<(), Error> {
-    delete(client, "ClusterRoleBinding", observed.binding.as_ref()).await?;
-    delete(client, "ClusterRole", observed.role.as_ref()).await
+    delete(client, "ClusterRoleBinding", observed.own_binding()).await?;
+    delete(client, "ClusterRole", observed.own_role()).await
 }
 
 async fn delete<K>(client: &Client, kind: &'static str, seen: Option<&K>) -> Result<(), Error>

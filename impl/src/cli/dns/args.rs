@@ -8,7 +8,7 @@ use super::{
     corefile::{Zone, Zones},
     version::Version,
 };
-use crate::cli::args::duration;
+use crate::cli::args::{duration, kubeconfig};
 
 /// What can be done about cluster DNS.
 #[derive(Debug, Subcommand)]
@@ -22,7 +22,7 @@ pub enum Dns {
 #[derive(Debug, Clone, Args)]
 pub struct ConfigureArgs {
     /// Kubeconfig of the cluster; the pod's own account when absent.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_parser = kubeconfig())]
     pub kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig; its current context when absent.
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]

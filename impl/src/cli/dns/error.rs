@@ -2,11 +2,16 @@
 
 use thiserror::Error;
 
+use crate::cluster::client::said;
+
 /// Why DNS is not configured.
 #[derive(Debug, Error)]
 pub enum Error {
     /// Something could not be read.
-    #[error("cannot read {what}: {source}; check the context, and that its user may do this")]
+    #[error(
+        "cannot read {what}: {}; check the context, and that its user may do this",
+        said(source)
+    )]
     Read {
         /// What.
         what: String,
@@ -35,7 +40,8 @@ pub enum Error {
     },
     /// Something could not be written.
     #[error(
-        "cannot {what}: {source}; check that the user of this context may do this, then run this again: what is done stays done"
+        "cannot {what}: {}; check that the user of this context may do this, then run this again: what is done stays done",
+        said(source)
     )]
     Write {
         /// What.

@@ -1,9 +1,12 @@
 //! What a cluster's DNS is made of, read from its API server. Reads only.
 
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment},
-    core::v1::ConfigMap,
-    rbac::v1::{ClusterRole, ClusterRoleBinding},
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment},
+        core::v1::ConfigMap,
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
@@ -17,6 +20,9 @@ pub const NODE_LOCAL: &str = "node-local-dns";
 
 /// The ClusterRole and the ClusterRoleBinding with CoreDNS' right to read imports.
 pub const ROLE: &str = "tombolo-coredns";
+
+/// Label of objects that this command made, and its value.
+pub const MADE_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tombolo-dns");
 
 /// The version of the API that CoreDNS reads.
 pub const SERVED: &str = "v1alpha1";
@@ -34,14 +40,41 @@ pub struct Observed {
     pub account: String,
     /// Whether that account may list and watch imports.
     pub may_read: bool,
-    /// Our role, if it is there.
+    /// The role with the name of ours, if there is one.
     pub role: Option<ClusterRole>,
-    /// Our binding, if it is there.
+    /// The binding with the name of ours, if there is one.
     pub binding: Option<ClusterRoleBinding>,
     /// Whether there is a cache on nodes.
     pub node_local: bool,
     /// Its Corefile.
     pub node_local_config: Option<ConfigMap>,
+}
+
+impl Observed {
+    /// The role, if this command made it.
+    pub fn own_role(&self) -> Option<&ClusterRole> {
+        self.role.as_ref().filter(|it| is_ours(&it.metadata))
+    }
+
+    /// The binding, if this command made it.
+    pub fn own_binding(&self) -> Option<&ClusterRoleBinding> {
+        self.binding.as_ref().filter(|it| is_ours(&it.metadata))
+    }
+
+    /// The kinds of which somebody else has made an object with the name of ours.
+    pub fn foreign(&self) -> Vec<&'static str> {
+        let role = self.role.is_some() && self.own_role().is_none();
+        let binding = self.binding.is_some() && self.own_binding().is_none();
+        let kinds = [(role, "ClusterRole"), (binding, "ClusterRoleBinding")];
+        let kinds = kinds.into_iter().filter(|(is_foreign, _)| *is_foreign);
+        kinds.map(|(_, kind)| kind).collect()
+    }
+}
+
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.as_ref();
+    let label = labels.and_then(|labels| labels.get(MADE_BY.0));
+    label.map(String::as_str) == Some(MADE_BY.1)
 }
 
 /// Reads everything.

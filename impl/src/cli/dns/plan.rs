@@ -23,6 +23,9 @@ pub const BEFORE: &str = "tombolo/corefile-before";
 /// Key of the Corefile in its ConfigMap.
 const COREFILE_KEY: &str = "Corefile";
 
+/// Most bytes of an object's annotations. Kubernetes' `TotalAnnotationSizeLimitB`.
+const ANNOTATIONS_MAX: usize = 256 * 1024;
+
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -226,6 +229,9 @@ fn rights(plan: &mut Plan, observed: &Observed, args: &ConfigureArgs) {
             format!("{account}: may list and watch serviceimports"),
         );
     } else {
+        for kind in observed.foreign() {
+            plan.add(Level::Blocked, "rights", format!("{kind} {ROLE}: is there, and not made by this command; give it another name, or let {account} list and watch serviceimports in {} yourself", tombolo_api::GROUP));
+        }
         plan.rights = Rights::Grant;
         plan.add(Level::Missing, "rights", format!("{account}: may not list and watch serviceimports: ClusterRole and ClusterRoleBinding {ROLE}"));
     }
@@ -252,7 +258,25 @@ fn edit(
         subject,
         format!("{object}: does not serve the zone"),
     );
+    writable(plan, subject, config, text);
     Some(change(config, text, edited.text, Some(text.to_owned())))
+}
+
+/// Notes why an API server would refuse a Corefile with `note` beside it.
+fn writable(plan: &mut Plan, subject: &'static str, config: &ConfigMap, note: &str) {
+    let object = object(config);
+    if config.immutable == Some(true) {
+        plan.add(
+            Level::Blocked,
+            subject,
+            format!("{object}: is immutable; make it anew without `immutable`"),
+        );
+    }
+    let others = config.annotations().iter().filter(|it| it.0 != BEFORE);
+    let sizes = others.map(|(key, value)| key.len() + value.len());
+    if BEFORE.len() + note.len() + sizes.sum::<usize>() > ANNOTATIONS_MAX {
+        plan.add(Level::Blocked, subject, format!("{object}: is too large to be kept for --undo in an annotation, of which an object has 256 KiB at most; shorten the Corefile, or its annotations"));
+    }
 }
 
 fn object(config: &ConfigMap) -> String {

@@ -52,7 +52,11 @@ pub fn undo_node_local(text: &str, before: &str, zones: &Zones) -> Result<String
         return Ok(before.to_owned());
     }
     let corefile = parse::parse(text)?;
-    let own = block_of(&corefile, zones.clusterset.as_str()).filter(|it| it.keys.len() == 1);
+    let zone = zones.clusterset.as_str();
+    if block_of(&corefile, zone).is_none() {
+        return Ok(text.to_owned());
+    }
+    let own = block_of(&corefile, zone).filter(|it| it.keys.len() == 1);
     let was_there = block_of(&parse::parse(before)?, zones.clusterset.as_str()).is_some();
     let own = own
         .filter(|_| !was_there)

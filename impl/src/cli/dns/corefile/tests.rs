@@ -85,8 +85,8 @@ fn only_what_was_not_there_before_is_taken_back() {
 }
 
 #[rstest]
-#[case::gone(KUBEADM)]
 #[case::another("a.org:53 {\n}\n")]
+#[case::doubled(".:53 {\n    kubernetes cluster.local\n    kubernetes cluster.local\n}\n")]
 fn an_edit_that_is_not_there_is_not_taken_back(#[case] now: &str) {
     let error = undo(now, KUBEADM, &zones()).unwrap_err();
 

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// The Corefile as it was. `before` is the one from before it was configured. What was changed since by somebody else stays;
-/// without such changes the result is `before`, byte for byte.
+/// without such changes the result is `before`, byte for byte. Where neither zone nor option is there any more, it is `text`.
 pub fn undo(text: &str, before: &str, zones: &Zones) -> Result<String, Refusal> {
     if configure(before, zones).is_ok_and(|it| it.text == text) {
         return Ok(before.to_owned());
@@ -34,9 +34,6 @@ pub fn undo(text: &str, before: &str, zones: &Zones) -> Result<String, Refusal> 
             cuts.extend(added.map(|it| with_blanks(text, it)));
         }
         cuts.extend(option(text, kubernetes, before, zones));
-    }
-    if cuts.is_empty() {
-        return Err(unrecognised("neither zone nor option is there"));
     }
     Ok(without(text, cuts))
 }

@@ -5,13 +5,14 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
+use kube::Resource;
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 use crate::cli::{
     args::{Cli, Command},
-    dns::args::Dns,
+    dns::{args::Dns, observe},
 };
 
 const COREFILE: &str = ".:53 {\n    kubernetes cluster.local\n    reload\n}\n";
@@ -57,6 +58,15 @@ fn observed() -> Observed {
     }
 }
 
+/// An object that this command made.
+fn ours<K: Resource<DynamicType = ()> + Default>() -> K {
+    let mut object = K::default();
+    let (label, value) = observe::MADE_BY;
+    let labels = object.meta_mut().labels.get_or_insert_default();
+    labels.insert(label.to_owned(), value.to_owned());
+    object
+}
+
 /// What is found when everything that a plan asks for was done.
 fn done(mut observed: Observed, plan: &Plan) -> Observed {
     let apply = |config: &mut ConfigMap, change: &Change| {
@@ -79,8 +89,8 @@ fn done(mut observed: Observed, plan: &Plan) -> Observed {
         Rights::Keep => {}
         Rights::Grant => {
             observed.may_read = true;
-            observed.role = Some(ClusterRole::default());
-            observed.binding = Some(ClusterRoleBinding::default());
+            observed.role = Some(ours());
+            observed.binding = Some(ours());
         }
         Rights::Revoke => {
             observed.may_read = false;
@@ -131,6 +141,10 @@ fn everything_that_is_missing_is_planned_once_and_taken_back() {
 #[case::account(|it: &mut Observed| it.account = "other".to_owned(), "runs as account coredns, not other")]
 #[case::no_corefile(|it: &mut Observed| it.config.data = None, "has no key Corefile")]
 #[case::not_understood(|it: &mut Observed| it.config = config("coredns", ".:53 {\n whoami\n}\n"), "ConfigMap kube-system/coredns: no server block has the plugin kubernetes")]
+#[case::foreign_role(|it: &mut Observed| it.role = Some(ClusterRole::default()), "ClusterRole tombolo-coredns: is there, and not made by this command")]
+#[case::foreign_binding(|it: &mut Observed| it.binding = Some(ClusterRoleBinding::default()), "ClusterRoleBinding tombolo-coredns: is there, and not made by this command")]
+#[case::immutable(|it: &mut Observed| it.config.immutable = Some(true), "ConfigMap kube-system/coredns: is immutable")]
+#[case::too_large(|it: &mut Observed| it.config = config("coredns", &format!("# {}\n{COREFILE}", "x".repeat(256 * 1024))), "is too large to be kept for --undo")]
 #[case::no_node_config(|it: &mut Observed| it.node_local = true, "have it forward clusterset.local to where it forwards cluster.local")]
 fn what_somebody_else_has_to_mend_blocks(
     #[case] change: fn(&mut Observed),
@@ -179,7 +193,7 @@ fn what_others_configured_is_not_taken_back_and_keeps_its_right() {
         .text;
     let mut observed = observed();
     observed.config = config("coredns", &text);
-    observed.role = Some(ClusterRole::default());
+    observed.role = Some(ours());
 
     let plan = undo(&observed, &args(&[]));
 
@@ -212,5 +226,49 @@ fn where_the_cache_on_nodes_sends_names_is_told() {
     assert_eq!(
         plan.texts(Level::Note),
         ["cluster.local goes to 10.96.0.10, clusterset.local to 192.0.2.1, the rest to 192.0.2.1"]
+    );
+}
+
+#[test]
+fn a_role_of_others_with_the_same_name_is_never_deleted() {
+    let args = args(&[]);
+    let mut before = observed();
+    before.may_read = true;
+    before.role = Some(ClusterRole::default());
+    before.binding = Some(ClusterRoleBinding::default());
+    let after = done(before.clone(), &configure(&before, &args));
+
+    let plan = undo(&after, &args);
+
+    assert_eq!(plan.rights, Rights::Keep);
+    assert!(plan.corefile.is_some());
+}
+
+#[test]
+fn an_edit_that_somebody_took_out_by_hand_leaves_nothing_behind() {
+    let args = args(&[]);
+    let mut before = observed();
+    before.node_local = true;
+    before.node_local_config = Some(config(NODE_LOCAL, NODES));
+    let mut after = done(before.clone(), &configure(&before, &args));
+    let set = |config: &mut ConfigMap, text: &str| {
+        let data = config.data.get_or_insert_default();
+        data.insert(COREFILE_KEY.to_owned(), text.to_owned());
+    };
+    let theirs = COREFILE.replace("reload", "log\n    reload");
+    set(&mut after.config, &theirs);
+    set(after.node_local_config.as_mut().unwrap(), NODES);
+
+    let plan = undo(&after, &args);
+
+    assert_eq!(plan.texts(Level::Blocked), Vec::<&str>::new());
+    assert_eq!(plan.rights, Rights::Revoke);
+    let back = done(after, &plan);
+    assert_eq!(corefile_of(&back.config), Some(theirs.as_str()));
+    assert_eq!(back.config.annotations().get(BEFORE), None);
+    let nodes = back.node_local_config.unwrap();
+    assert_eq!(
+        (corefile_of(&nodes), nodes.annotations().get(BEFORE)),
+        (Some(NODES), None)
     );
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 
-use super::{BEFORE, Change, Level, Plan, Rights, change, corefile_of, object};
+use super::{BEFORE, Change, Level, Plan, Rights, change, corefile_of, object, writable};
 use crate::cli::dns::{
     args::ConfigureArgs,
     corefile::{self, Refusal, Zones},
@@ -24,7 +24,7 @@ pub fn undo(observed: &Observed, args: &ConfigureArgs) -> Plan {
     plan.restart = plan
         .corefile
         .as_ref()
-        .is_some_and(|it| corefile::reloads(&it.to) == Ok(false));
+        .is_some_and(|it| it.to != it.from && corefile::reloads(&it.to) == Ok(false));
     if let Some(config) = &observed.node_local_config {
         plan.node_local = taken_back(
             &mut plan,
@@ -40,10 +40,14 @@ pub fn undo(observed: &Observed, args: &ConfigureArgs) -> Plan {
         .map_or_else(|| corefile_of(&observed.config), |it| Some(&it.to));
     let still = after
         .is_some_and(|it| corefile::configure(it, &zones).is_ok_and(|edited| edited.text == it));
-    let granted = observed.role.is_some() || observed.binding.is_some();
+    let granted = observed.own_role().is_some() || observed.own_binding().is_some();
     let roles = format!("ClusterRole and ClusterRoleBinding {ROLE}");
     match (granted, still) {
-        (false, _) => plan.add(Level::Ok, "rights", format!("{roles}: not there")),
+        (false, _) => plan.add(
+            Level::Ok,
+            "rights",
+            format!("{roles}: not there, or not made by this command"),
+        ),
         (true, true) => plan.add(
             Level::Note,
             "rights",
@@ -83,6 +87,7 @@ fn taken_back(
                 subject,
                 format!("{object}: to be taken back"),
             );
+            writable(plan, subject, config, "");
             Some(change(config, text, to, None))
         }
         Err(refusal) => {
