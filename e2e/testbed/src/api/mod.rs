@@ -155,24 +155,35 @@ impl ControlPlane {
 
     /// Starts the processes and waits until they work.
     pub(crate) async fn start_components(&self, assets: &Assets) -> Result<(), ComponentError> {
-        let (certificates, network) = (&self.certificates, self.network);
-        let (ports, dialer) = (&self.site.ports, &self.site.dialer);
         let kubernetes = async {
-            self.launch_etcd(Component::Etcd, assets, Port::EtcdClient, Port::EtcdPeer)
-                .await?;
-            let flags = flags::api_server(certificates, network, ports);
-            let probe = Probe::api_server(dialer.clone(), self.config.clone());
-            self.launch(Component::ApiServer, &assets.kube_apiserver, flags, probe)
-                .await?;
-            let kubeconfig = self.kubeconfig.display().to_string();
-            let flags = flags::controller_manager(certificates, network, ports, &kubeconfig);
-            let probe = Probe::controller_manager(dialer.clone(), self.config.clone());
-            let path = &assets.kube_controller_manager;
-            self.launch(Component::ControllerManager, path, flags, probe)
-                .await
+            self.start_api_server(assets).await?;
+            self.start_controller_manager(assets).await
         };
         futures::future::try_join(kubernetes, self.start_mesh_etcd(assets)).await?;
         Ok(())
+    }
+
+    /// Starts etcd and the API server, and waits until that answers.
+    pub(crate) async fn start_api_server(&self, assets: &Assets) -> Result<(), ComponentError> {
+        self.launch_etcd(Component::Etcd, assets, Port::EtcdClient, Port::EtcdPeer)
+            .await?;
+        let flags = flags::api_server(&self.certificates, self.network, &self.site.ports);
+        let probe = Probe::api_server(self.site.dialer.clone(), self.config.clone());
+        self.launch(Component::ApiServer, &assets.kube_apiserver, flags, probe)
+            .await
+    }
+
+    /// Starts the controller manager, for which the API server must answer, and waits until it has done some work.
+    pub(crate) async fn start_controller_manager(
+        &self,
+        assets: &Assets,
+    ) -> Result<(), ComponentError> {
+        let (ports, kubeconfig) = (&self.site.ports, self.kubeconfig.display().to_string());
+        let flags = flags::controller_manager(&self.certificates, self.network, ports, &kubeconfig);
+        let probe = Probe::controller_manager(self.site.dialer.clone(), self.config.clone());
+        let path = &assets.kube_controller_manager;
+        self.launch(Component::ControllerManager, path, flags, probe)
+            .await
     }
 
     /// Starts the etcd of the mesh and waits until it works.

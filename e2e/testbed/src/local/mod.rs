@@ -22,10 +22,13 @@ use std::{
     time::Duration,
 };
 
-use futures::future::try_join_all;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node as KubeNode};
+use futures::future::{try_join, try_join_all, try_join3};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Node as KubeNode},
+};
 use kube::Api;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, oneshot};
 
 pub use self::error::LocalError;
 use self::{
@@ -39,7 +42,7 @@ use crate::{
     assets::{Assets, NodeAssets},
     command::Invocation,
     run::Run,
-    wait::eventually,
+    wait::{WaitError, eventually},
 };
 
 /// Longest wait for a node and for cluster DNS, when many clusters start on a busy machine. Two take 22 s on two busy cores.
@@ -152,26 +155,51 @@ impl LocalCluster {
             node,
             ground,
         };
-        let control_plane = async {
-            cluster.plane.start_components(assets).await?;
-            let node = &cluster.node;
-            futures::future::try_join(cluster.apply_dns(), node.start_scheduler(&cluster.plane))
-                .await?;
-            Ok::<_, Error>(())
-        };
-        let runtime = async {
-            let images = cluster.ground.base_images().await?;
-            cluster.node.start_containerd(&cluster.plane, images).await
-        };
-        Box::pin(futures::future::try_join(control_plane, runtime)).await?;
-        cluster.node.start_kubelet_and_proxy(&cluster.plane).await?;
+        cluster.start_processes(assets).await?;
         cluster.wait_ready().await?;
         Ok(cluster)
+    }
+
+    /// Starts everything as soon as what it needs is there: an API server, and for pods containerd with its images.
+    async fn start_processes(&self, assets: &Assets) -> Result<(), Error> {
+        let (plane, node) = (&self.plane, &self.node);
+        let runtime = async {
+            let images = self.ground.base_images();
+            let containerd = node.start_containerd(plane);
+            let (images, ()) = try_join(images, containerd).await?;
+            node.import(images).await
+        };
+        let (answers, answering) = oneshot::channel();
+        let control_plane = async {
+            plane.start_api_server(assets).await?;
+            // The other side is gone when it failed.
+            let _ = answers.send(());
+            let controllers = async { Ok(plane.start_controller_manager(assets).await?) };
+            try_join3(controllers, node.start_scheduler(plane), self.apply_dns()).await
+        };
+        let pods = async {
+            runtime.await?;
+            match answering.await {
+                Ok(()) => node.start_kubelet_and_proxy(plane).await,
+                // What keeps the API server from answering is the error of the control plane.
+                Err(_) => Ok(()),
+            }
+        };
+        let mesh_etcd = async { Ok(plane.start_mesh_etcd(assets).await?) };
+        Box::pin(try_join3(control_plane, mesh_etcd, pods)).await?;
+        Ok(())
     }
 
     async fn apply_dns(&self) -> Result<(), Error> {
         let failed = |source| self.api_error("create cluster DNS", source);
         let client = self.client().map_err(failed)?;
+        // The API server makes it a moment after it is ready.
+        let namespaces = Api::<Namespace>::all(client.clone());
+        let made = eventually(READY_BUDGET, "the namespace kube-system", async || {
+            let namespace = namespaces.get("kube-system").await;
+            namespace.map(drop).map_err(|it| it.to_string())
+        });
+        made.await.map_err(|source| self.not_ready(source))?;
         dns::apply(&client, self.plane.network)
             .await
             .map_err(failed)
@@ -199,12 +227,16 @@ impl LocalCluster {
             let ready = status.ready_replicas.unwrap_or_default() > 0;
             ready.then_some(()).ok_or_else(|| format!("{status:?}"))
         });
-        let failed = |source| LocalError::NotReady {
+        let ready = try_join(node, dns).await;
+        ready.map_err(|source| self.not_ready(source))?;
+        Ok(())
+    }
+
+    fn not_ready(&self, source: WaitError) -> LocalError {
+        LocalError::NotReady {
             cluster: self.plane.name.clone(),
             source,
-        };
-        futures::future::try_join(node, dns).await.map_err(failed)?;
-        Ok(())
+        }
     }
 
     /// Makes Tombolo's image from this binary and gives it to the node; returns its name.

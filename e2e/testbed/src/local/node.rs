@@ -104,12 +104,8 @@ impl Node {
         Invocation::new(&self.enter, program, arguments)
     }
 
-    /// Starts containerd and imports images.
-    pub(super) async fn start_containerd(
-        &self,
-        plane: &ControlPlane,
-        images: &Path,
-    ) -> Result<(), Error> {
+    /// Starts containerd, which has no images at first.
+    pub(super) async fn start_containerd(&self, plane: &ControlPlane) -> Result<(), Error> {
         let data = self.directory.join("containerd-data");
         let network = self.directory.join("cni");
         fs::create_dir_all(&network).map_err(in_file(&network))?;
@@ -127,10 +123,9 @@ impl Node {
         let args = vec!["--config".to_owned(), file.display().to_string()];
         let probe = Probe::socket(self.namespaces.path("/run/containerd/containerd.sock"));
         let path = self.assets.program("containerd");
-        plane
+        Ok(plane
             .launch(Component::Containerd, &path, args, probe)
-            .await?;
-        self.import(images).await
+            .await?)
     }
 
     /// Gives containerd the images of an archive.
