@@ -1,8 +1,10 @@
-//! The chart on real nodes, installed as its users do: pods that may do no harm, packets over both families, every case of the
-//! conformance suite, upgrades under traffic, and what an uninstall leaves.
+//! The chart on real nodes, installed as its users do, with an authority in each cluster: pods that may do no harm, packets over
+//! both families, every case of the conformance suite, upgrades under traffic, and what an uninstall leaves.
 //!
 //! Needs clusters with nodes; where those cannot be had, nothing is run and the reason is told.
 
+#[path = "installed/authorities.rs"]
+mod authorities;
 #[path = "installed/pods.rs"]
 mod pods;
 #[path = "packets/reached.rs"]
@@ -15,7 +17,7 @@ mod suite;
 use std::process::ExitCode;
 
 use tombolo_e2e::{
-    installed::Mesh,
+    installed::{Authorities, Mesh},
     scenarios::{self, Scenario},
 };
 
@@ -39,6 +41,10 @@ fn main() -> ExitCode {
         Box::new(|mesh| Box::pin(pods::accounts_read_no_secrets(mesh))),
     );
     add(
+        "each_cluster_has_an_authority_whose_key_stays",
+        Box::new(|mesh| Box::pin(authorities::stay(mesh))),
+    );
+    add(
         "a_pod_reaches_what_the_other_cluster_exports",
         Box::new(|mesh| Box::pin(reached::reached(mesh.testbed()))),
     );
@@ -54,5 +60,5 @@ fn main() -> ExitCode {
         "uninstalled_and_installed_again_while_traffic_goes_on",
         Box::new(|mesh| Box::pin(releases::uninstalled(mesh))),
     );
-    scenarios::main(all, || Box::pin(Mesh::start(2)));
+    scenarios::main(all, || Box::pin(Mesh::start(2, Authorities::OfEach)));
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-use tombolo_e2e::installed::Mesh;
+use tombolo_e2e::installed::{Authorities, Mesh};
 use tombolo_testbed::tombolo;
 
 /// Starts clusters with nodes, installs the chart in each, joins them, and says how to reach them, until Ctrl-C.
@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
-    let mesh = Mesh::start(arguments.clusters).await?;
+    let mesh = Mesh::start(arguments.clusters, Authorities::OfEach).await?;
     let took = mesh.took();
     println!(
         "{} clusters after {:.1?}, installed and well after {:.1?} more, {} MiB resident",

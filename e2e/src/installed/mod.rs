@@ -25,7 +25,7 @@ use crate::{
     traffic::Traffic,
 };
 
-/// The Secret with the authority that all clusters of a mesh share.
+/// The Secret with the authority that signs the certificates of a cluster.
 pub const AUTHORITY: &str = "tombolo-ca";
 
 /// Longest wait for pods that were replaced, and for processes that know all. A mesh pod alone serves on for 5 s.
@@ -36,6 +36,15 @@ pub struct Mesh {
     testbed: Arc<Testbed>,
     helm: Helm,
     took: Took,
+}
+
+/// Who signs the certificates of a mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorities {
+    /// Each installation makes an authority of its own, as independent `helm install`s do.
+    OfEach,
+    /// All clusters have the one that the first made.
+    Shared,
 }
 
 /// How long it took to get there.
@@ -55,17 +64,17 @@ impl Shared for Mesh {
 
 impl Mesh {
     /// Starts `n` clusters and installs in them.
-    pub async fn start(n: usize) -> Result<Self> {
+    pub async fn start(n: usize, authorities: Authorities) -> Result<Self> {
         let begin = Instant::now();
         let testbed = Testbed::start_with(&Provider::with_nodes()?, n).await?;
         let clusters = begin.elapsed();
-        let mut mesh = Self::install(testbed).await?;
+        let mut mesh = Self::install(testbed, authorities).await?;
         mesh.took.clusters = clusters;
         Ok(mesh)
     }
 
     /// Installs the chart in all clusters, joins them, and waits until each is well and knows all others.
-    pub async fn install(testbed: Testbed) -> Result<Self> {
+    pub async fn install(testbed: Testbed, authorities: Authorities) -> Result<Self> {
         let begin = Instant::now();
         let mut mesh = Self {
             testbed: Arc::new(testbed),
@@ -74,10 +83,10 @@ impl Mesh {
         };
         let installed = async {
             let image = mesh.load_images().await?;
-            let authority = mesh.install_in(0, &image, None).await?;
+            let first = mesh.install_in(0, &image, None).await?;
+            let shared = (authorities == Authorities::Shared).then_some(first);
             for index in 1..mesh.testbed.clusters().len() {
-                let shared = Some(authority.clone());
-                mesh.install_in(index, &image, shared).await?;
+                mesh.install_in(index, &image, shared.clone()).await?;
             }
             mesh.configure_dns().await?;
             mesh.join().await?;
@@ -123,7 +132,7 @@ impl Mesh {
         names.into_iter().next().context("a cluster")
     }
 
-    /// `helm install` in one cluster, with the authority of the first if there is one; gives the authority.
+    /// `helm install` in one cluster, with this authority if there is one; gives the one that it has.
     async fn install_in(
         &self,
         index: usize,

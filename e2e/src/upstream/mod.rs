@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::installed::Mesh;
+use crate::installed::{Authorities, Mesh};
 use tombolo_testbed::Cluster;
 
 /// How many clusters it gets.
@@ -31,7 +31,7 @@ pub async fn run(
 ) -> Outcome {
     tokio::pin!(interrupt);
     let mesh = tokio::select! {
-        mesh = Mesh::start(CLUSTERS) => mesh,
+        mesh = Mesh::start(CLUSTERS, Authorities::Shared) => mesh,
         () = &mut interrupt => return Outcome::Interrupted,
     };
     let mesh = match mesh {

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use tombolo_e2e::{
-    installed::{Mesh, objects},
+    installed::{Authorities, Mesh, objects},
     scenarios::Shared,
     traffic::{
         self, Traffic,
@@ -69,7 +69,7 @@ impl Drop for Ground {
 impl Ground {
     /// Two installed clusters and traffic.
     pub(crate) async fn start() -> Result<Self> {
-        let mesh = Mesh::start(2).await?;
+        let mesh = Mesh::start(2, Authorities::Shared).await?;
         let traffic = mesh.traffic().await?;
         let rows = Mutex::default();
         Ok(Self {
