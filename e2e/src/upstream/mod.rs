@@ -43,7 +43,7 @@ pub async fn run(
         Err(error) => return Outcome::Untested(format!("{error:#}")),
     };
     let outcome = on(&suite, interrupt).await;
-    if outcome != Outcome::Passed {
+    if outcome.keeps_logs() {
         mesh.explain().await;
         mesh.testbed().keep_logs("the upstream suite did not pass");
     }

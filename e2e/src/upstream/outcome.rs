@@ -31,6 +31,14 @@ impl Outcome {
         }
     }
 
+    /// Whether logs are worth keeping. Who ended it has nothing to find out, and wants nothing to be left.
+    pub fn keeps_logs(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::Untested(_) | Self::NotRun(_) => true,
+            Self::Passed | Self::Interrupted => false,
+        }
+    }
+
     /// The last lines for people.
     pub fn text(&self) -> String {
         match self {
@@ -138,5 +146,14 @@ mod tests {
         assert_eq!(not_run.text(), "not run: no binary");
         assert_eq!(Outcome::Interrupted.exit_code(), 130);
         assert_eq!(Outcome::Passed.exit_code(), 0);
+    }
+
+    #[test]
+    fn logs_are_kept_when_there_is_something_to_find_out() {
+        let failed = Outcome::Failed(vec!["x".to_owned()]);
+        let untested = Outcome::Untested("no clusters".to_owned());
+
+        assert!(failed.keeps_logs() && untested.keeps_logs());
+        assert!(!Outcome::Passed.keeps_logs() && !Outcome::Interrupted.keeps_logs());
     }
 }
