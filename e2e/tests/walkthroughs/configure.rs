@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::ClusterRole};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, rbac::v1::ClusterRole};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -43,6 +43,8 @@ pub(crate) async fn from_nothing(bed: &Testbed) -> Result<()> {
     })
     .await?;
     let binary = tombolo().await?;
+    let pods = deployments(cluster).get("coredns").await?;
+    let pods = pods.spec.replicas.unwrap_or(1);
 
     let check = run(cluster, &binary, &["--check"]).await?;
     ensure!(
@@ -53,8 +55,9 @@ pub(crate) async fn from_nothing(bed: &Testbed) -> Result<()> {
     ensure!(done.code == Some(0), "{done:?}");
     ensure!(done.stdout.contains("restarted CoreDNS"), "{done:?}");
     ensure!(
-        done.stdout
-            .contains("all pods of CoreDNS (1) answer in clusterset.local"),
+        done.stdout.contains(&format!(
+            "all pods of CoreDNS ({pods}) answer in clusterset.local"
+        )),
         "{done:?}"
     );
     let check = run(cluster, &binary, &["--check"]).await?;
@@ -63,7 +66,9 @@ pub(crate) async fn from_nothing(bed: &Testbed) -> Result<()> {
     let undone = run(cluster, &binary, &["--undo"]).await?;
     ensure!(undone.code == Some(0), "{undone:?}");
     ensure!(
-        undone.stdout.contains("no pod of CoreDNS (1 asked) serves"),
+        undone
+            .stdout
+            .contains(&format!("no pod of CoreDNS ({pods} asked) serves")),
         "{undone:?}"
     );
     let configs = Api::<ConfigMap>::namespaced(cluster.client(), "kube-system");
@@ -104,32 +109,33 @@ async fn restore(cluster: &Cluster, [config, role]: &[Value; 2]) -> Result<()> {
     configs
         .patch("coredns", &merge, &Patch::Merge(config))
         .await?;
-    let deployments =
-        Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(cluster.client(), "kube-system");
+    let deployments = deployments(cluster);
     deployments.restart("coredns").await?;
     eventually(BUDGET, "CoreDNS is rolled out", async || {
         let deployment = deployments
             .get("coredns")
             .await
             .map_err(|it| it.to_string())?;
+        let wanted = deployment.spec.replicas.or(Some(1));
         let status = deployment.status.unwrap_or_default();
         let seen = status.observed_generation >= deployment.metadata.generation;
         let done = seen
-            && status.updated_replicas == Some(1)
-            && status.replicas == Some(1)
-            && status.available_replicas == Some(1);
+            && status.updated_replicas == wanted
+            && status.replicas == wanted
+            && status.available_replicas == wanted;
         done.then_some(()).ok_or_else(|| format!("{status:?}"))
     })
     .await?;
     Ok(())
 }
 
-/// Runs the command on the node, from where the API server is reached.
+fn deployments(cluster: &Cluster) -> Api<Deployment> {
+    Api::namespaced(cluster.client(), "kube-system")
+}
+
+/// Runs the command from where the API server is reached.
 async fn run(cluster: &Cluster, binary: &Path, flags: &[&str]) -> Result<ExecOutput> {
     let kubeconfig = cluster.kubeconfig()?.display().to_string();
     let command = ["dns", "configure", "--kubeconfig", &kubeconfig];
-    let program = binary.display().to_string();
-    Ok(cluster
-        .on_node(&program, &[&command[..], flags].concat())
-        .await?)
+    Ok(cluster.run(binary, &[&command[..], flags].concat()).await?)
 }
