@@ -29,7 +29,7 @@ const ALONE: [(&str, &[&str]); 7] = [
 ];
 
 /// Values that are wrong beside the defaults.
-const BESIDE: [(&str, &[&str]); 12] = [
+const BESIDE: [(&str, &[&str]); 18] = [
     ("clusterName: paris", &["clusterName"]),
     ("operator: {replica: 2}", &["/operator", "replica"]),
     (
@@ -72,6 +72,27 @@ const BESIDE: [(&str, &[&str]); 12] = [
         "tls: {ca: {cert: QQo=}}",
         &["tls.ca: cert and key belong together"],
     ),
+    (
+        "clustermesh: {config: {clusters: [{name: rome, address: 'https://r'}]}}",
+        &["/clustermesh/config/clusters/0/address"],
+    ),
+    (
+        "clustermesh: {config: {clusters: {rome: {address: 'r:2379'}}}}",
+        &["/clustermesh/config/clusters/rome/address"],
+    ),
+    (
+        "operator: {podLabels: {app.kubernetes.io/name: other}}",
+        &["/operator/podLabels/app.kubernetes.io~1name"],
+    ),
+    (
+        "clustermesh: {apiserver: {preStopSeconds: 30}}",
+        &["preStopSeconds: 30", "terminationGracePeriodSeconds (30)"],
+    ),
+    (
+        "serviceAccounts: {operator: {name: tombolo-mesh}}",
+        &["both tombolo-mesh", "two names"],
+    ),
+    ("operator: null", &["missing property 'operator'"]),
 ];
 
 #[test]
