@@ -38,6 +38,15 @@ pub struct MissingEngine {
     why: String,
 }
 
+#[cfg(all(test, feature = "containers"))]
+impl MissingEngine {
+    pub(crate) fn new(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+        }
+    }
+}
+
 impl Engine {
     /// The engine that `DOCKER_HOST` and the user's settings name, when it answers.
     pub async fn find() -> Result<Self, MissingEngine> {
@@ -124,12 +133,17 @@ impl Engine {
 
 /// Says why something is not run here, and the exit code for that: failure in CI.
 pub(crate) fn exit_code(why: &str) -> ExitCode {
-    if env::var_os("CI").is_some_and(|it| !it.is_empty()) {
+    if in_ci() {
         eprintln!("{why}");
         return ExitCode::FAILURE;
     }
     println!("not run: {why}");
     ExitCode::SUCCESS
+}
+
+/// Whether `CI` is set: what is missing is a failure then.
+pub(crate) fn in_ci() -> bool {
+    env::var_os("CI").is_some_and(|it| !it.is_empty())
 }
 
 #[cfg(test)]

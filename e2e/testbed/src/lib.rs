@@ -22,6 +22,8 @@ mod exec;
 mod forwarder;
 mod kind;
 mod local;
+#[cfg(feature = "containers")]
+pub mod lone_etcd;
 mod namespaces;
 mod nodes;
 mod own_address;

@@ -12,7 +12,7 @@ const CONTROLLERS: &str = "*,-node-lifecycle-controller,-taint-eviction-controll
 /// etcd on `client` and `peer`, a cluster of one member; the same flags make the same cluster id.
 ///
 /// Written data is not forced to the disk: a test machine that loses power has no state to save.
-pub(super) fn etcd(data: &str, ports: &Ports, client: Port, peer: Port) -> Vec<String> {
+pub(crate) fn etcd(data: &str, ports: &Ports, client: Port, peer: Port) -> Vec<String> {
     let (client, peer) = (ports.url(client), ports.url(peer));
     vec![
         format!("--data-dir={data}"),

@@ -15,6 +15,8 @@ use std::{
     sync::Arc,
 };
 
+#[cfg(feature = "containers")]
+pub(crate) use self::flags::etcd as etcd_flags;
 pub use self::{certificates::CertificateError, network::PortError};
 pub(crate) use self::{
     certificates::{Certificates, Pair},
