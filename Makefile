@@ -65,8 +65,9 @@ lint: setup ## format, clippy, documentation; warnings are errors
 	cargo clippy --quiet -p tombolo-core -p tombolo --features tombolo/mutants --lib --bins -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --workspace --no-deps
 
-bench: setup ## every criterion bench; BENCH_FLAGS=--quick for a short run
-	cargo bench --quiet -p tombolo-benches -- --noplot $(BENCH_FLAGS)
+bench: setup assets ## every criterion bench; BENCH_FLAGS=--quick for a short run
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/engine run --if-possible \
+		cargo bench --quiet -p tombolo-benches -- --noplot $(BENCH_FLAGS)
 
 FUZZ_TARGETS = cluster_config cluster_service service_export endpoint_slice endpoint_slice_message identity ip node
 
