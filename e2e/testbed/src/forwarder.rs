@@ -63,6 +63,8 @@ impl Forwarder {
         let rules = rule.subscribe();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                // Both ends pass small packets on at once: else an answer waits for an acknowledgement, 40 ms at a time.
+                let _ = client.set_nodelay(true);
                 tokio::spawn(forward(client, dialer.clone(), rules.clone()));
             }
         });
@@ -127,6 +129,9 @@ mod tests {
 
     use super::*;
 
+    /// Requests of two packets each: many more than TCP acknowledges at once in the beginning.
+    const ROUNDS: u32 = 50;
+
     /// A server that answers each byte with its own name.
     async fn named(name: u8) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -144,6 +149,35 @@ mod tests {
     async fn ask(stream: &mut TcpStream) -> io::Result<u8> {
         stream.write_u8(b'?').await?;
         tokio::time::timeout(Duration::from_secs(5), stream.read_u8()).await?
+    }
+
+    /// Sends a byte, and another one when the first has come through.
+    async fn two_packets(from: &mut TcpStream, to: &mut TcpStream) {
+        from.write_u8(1).await.unwrap();
+        to.peek(&mut [0]).await.unwrap();
+        from.write_u8(2).await.unwrap();
+        to.read_exact(&mut [0; 2]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn small_packets_do_not_wait_for_acknowledgements() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let forwarder = Forwarder::start(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+
+        let mut near = TcpStream::connect(forwarder.address()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        near.set_nodelay(true).unwrap();
+        far.set_nodelay(true).unwrap();
+        let begin = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            two_packets(&mut near, &mut far).await;
+            two_packets(&mut far, &mut near).await;
+        }
+
+        let each = begin.elapsed() / ROUNDS;
+        assert!(each < Duration::from_millis(20), "{each:?} for a request");
     }
 
     #[tokio::test]
