@@ -10,6 +10,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams},
 };
+use tokio::signal::unix::{SignalKind, signal};
 use tombolo_api::v1beta1::ServiceExport;
 use tombolo_testbed::{Cluster, Component, FakePod, PodOptions, Testbed};
 
@@ -220,12 +221,14 @@ impl<'t> Demo<'t> {
     }
 
     async fn keep(&mut self) -> Result<()> {
+        // Before it is told: a signal that comes sooner than this is listened to would end it at once.
+        let mut interrupted = signal(SignalKind::interrupt()).context("listen to Ctrl-C")?;
         self.screen.step("KEEP=1: everything stays up until Ctrl-C");
         for cluster in self.testbed.clusters() {
             let kubeconfig = cluster.kubeconfig()?.display().to_string();
             self.screen.say(&format!("kubectl --kubeconfig {kubeconfig} -n {NAMESPACE} get serviceimports,services,endpointslices"));
         }
-        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+        interrupted.recv().await;
         self.testbed.discard_files();
         Ok(())
     }

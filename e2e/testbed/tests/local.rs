@@ -94,6 +94,10 @@ fn trials(shared: Option<&Shared>) -> Vec<Trial> {
         Trial::test("sigkill_of_the_program_leaves_nothing", || {
             block_on(crash::program_killed())
         }),
+        Trial::test(
+            "clusters_end_as_soon_as_they_say_that_they_can_be_ended",
+            || block_on(crash::up_is_interrupted()),
+        ),
         Trial::test("down_removes_what_a_killed_run_left", || {
             block_on(crash::down_removes_all())
         }),

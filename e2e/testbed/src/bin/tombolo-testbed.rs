@@ -1,8 +1,9 @@
 //! `tombolo-testbed up [CLUSTERS]`: clusters with nodes, until it is interrupted. `tombolo-testbed down`: takes away what
 //! runs left that were killed together with their watchdog.
 
-use std::process::ExitCode;
+use std::{pin::pin, process::ExitCode};
 
+use tokio::signal::unix::{SignalKind, signal};
 use tombolo_testbed::{Cluster, Error, Leftover, Provider, Testbed, down};
 
 const USAGE: &str = "usage: tombolo-testbed up [CLUSTERS] | tombolo-testbed down\n\
@@ -26,14 +27,11 @@ async fn main() -> ExitCode {
     }
 }
 
-fn report(outcome: Result<(), Error>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+fn report(outcome: Result<ExitCode, Error>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Exit code 1 when something is left.
@@ -56,8 +54,25 @@ fn take_down() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-async fn up(count: usize) -> Result<(), Error> {
-    let bed = Testbed::start_with(&Provider::with_nodes()?, count).await?;
+/// Exit code 130 when it was interrupted before the clusters were there.
+async fn up(count: usize) -> Result<ExitCode, Error> {
+    // From here on a signal waits to be looked at, whenever it comes.
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(Error::Run)?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(Error::Run)?;
+    let mut ended = pin!(async {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    });
+    let provider = Provider::with_nodes()?;
+    let bed = tokio::select! {
+        bed = Testbed::start_with(&provider, count) => bed?,
+        () = &mut ended => {
+            eprintln!("interrupted");
+            return Ok(ExitCode::from(130));
+        }
+    };
     for cluster in bed.clusters() {
         println!("{}", how_to_reach(cluster)?);
     }
@@ -65,13 +80,8 @@ async fn up(count: usize) -> Result<(), Error> {
         "logs are in {}; interrupt this to end",
         bed.directory().display()
     );
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(Error::Run)?;
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
+    ended.await;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn how_to_reach(cluster: &Cluster) -> Result<String, Error> {

@@ -148,6 +148,36 @@ pub(crate) async fn down_removes_all() -> Result<()> {
     Ok(())
 }
 
+/// Whoever is told that the clusters can be ended can end them at once.
+pub(crate) async fn up_is_interrupted() -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let mut up = Command::new(env!("CARGO_BIN_EXE_tombolo-testbed"))
+        .args(["up", "1"])
+        .env("TMPDIR", temporary.path())
+        .env("TOMBOLO_CLUSTERS", "local")
+        .env_remove("KEEP")
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = BufReader::new(up.stdout.take().context("a pipe")?);
+    let told = stdout
+        .lines()
+        .any(|line| line.is_ok_and(|it| it.contains("interrupt this to end")));
+    ensure!(told, "it ended by itself: {:?}", up.wait()?);
+
+    kill_process(Pid::from_child(&up), Signal::INT)?;
+
+    let ended = up.wait()?;
+    ensure!(ended.success(), "{ended:?}");
+    eventually(BUDGET, "an empty directory", async || {
+        let left = fs::read_dir(temporary.path()).map_err(|it| it.to_string())?;
+        let left: Vec<_> = left.flatten().map(|it| it.path()).collect();
+        let empty = left.is_empty();
+        empty.then_some(()).ok_or_else(|| format!("{left:?}"))
+    })
+    .await?;
+    Ok(())
+}
+
 fn down(temporary: &TempDir) -> Result<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_tombolo-testbed"))
         .arg("down")
