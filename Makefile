@@ -35,8 +35,8 @@ test: setup assets ## everything this machine can run, but for the programs TEST
 
 # Programs of `make e2e`, and those of them that CI has time for. The others run on clusters of provider `local` there, and no
 # program on both.
-E2E_TESTS ?= $(CI_E2E_TESTS) packets walkthroughs packet_faults conformance without_implementation_pods
-CI_E2E_TESTS = kind installed
+E2E_TESTS ?= kind $(CI_E2E_TESTS) packets walkthroughs packet_faults conformance without_implementation_pods
+CI_E2E_TESTS = installed
 
 e2e: setup assets ## E2E_TESTS (all that need nodes) on two kind clusters; needs Docker, or root and Debian's packages of it
 	@if [ "$$(id -u)" = 0 ]; then tools/setup engine; fi
@@ -65,9 +65,12 @@ lint: setup ## format, clippy, documentation; warnings are errors
 	cargo clippy --quiet -p tombolo-core -p tombolo --features tombolo/mutants --lib --bins -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --workspace --no-deps
 
-bench: setup assets ## every criterion bench; BENCH_FLAGS=--quick for a short run
+# The benches of the store need a release build of the whole product; `make test` runs each of them once as it is built anyway.
+BENCHES ?= tombolo-benches tombolo-benches-store
+
+bench: setup assets ## every criterion bench of the packages BENCHES; BENCH_FLAGS=--quick for a short run
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" tools/engine run --if-possible \
-		cargo bench --quiet -p tombolo-benches -- --noplot $(BENCH_FLAGS)
+		cargo bench --quiet $(BENCHES:%=-p %) -- --noplot $(BENCH_FLAGS)
 
 FUZZ_TARGETS = cluster_config cluster_service service_export endpoint_slice endpoint_slice_message identity ip node
 
@@ -102,10 +105,10 @@ chart: setup assets ## the Helm chart: rendered, checked, and installed on two c
 doc: setup ## API documentation
 	cargo doc --workspace --no-deps
 
-ci: lint ## what .ci/run runs: lint, a short run of every bench, all tests, kind clusters; as root also those with nodes
+ci: lint ## what .ci/run runs: lint, short runs of benches, all tests, kind clusters; as root also those with nodes
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; tools/setup engine; fi
-	@$(MAKE) --no-print-directory -j2 bench e2e BENCH_FLAGS=--quick E2E_TESTS="$(CI_E2E_TESTS)"
-	@$(MAKE) --no-print-directory test TEST_WITHOUT="$(filter-out kind,$(CI_E2E_TESTS))"
+	@TOMBOLO_PATIENCE=3 $(MAKE) --no-print-directory -j2 bench e2e BENCHES=tombolo-benches BENCH_FLAGS=--quick E2E_TESTS="$(CI_E2E_TESTS)"
+	@$(MAKE) --no-print-directory test TEST_WITHOUT="$(CI_E2E_TESTS)"
 
 clean: ## remove the cache of builds and binaries
 	rm -rf "$(TOMBOLO_CACHE)"

@@ -1,0 +1,1 @@
+//! Benches of the etcd of the mesh only; see the README of the folder above.
