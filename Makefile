@@ -23,7 +23,7 @@ assets-node: ## build what nodes need besides (TOMBOLO_CLUSTERS=local, as root):
 	@tools/setup node
 	@tools/assets node
 
-demo: setup assets ## two real control planes, one mesh: export, import, conflict, partition
+demo: setup assets $(if $(NODES),assets-node) ## two real control planes, one mesh: export, import, conflict, partition; NODES=1 as root: with pods and packets
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin demo
 
 installed: setup assets assets-node ## as root: CLUSTERS (2) with nodes and Tombolo installed by Helm, until Ctrl-C

@@ -27,6 +27,7 @@ use crate::{
     case::{Blame, Failure},
     changes::Changes,
     clusters::Cluster,
+    connection::with_causes,
     objects::{self, HELLO},
 };
 
@@ -149,7 +150,7 @@ impl Context {
 
     fn refused(&self, step: &'static str, cluster: usize) -> impl Fn(kube::Error) -> Failure {
         move |error| {
-            let observed = format!("{error}");
+            let observed = with_causes(&error);
             let expected = "the API server to accept it";
             Failure {
                 blame: Blame::SetUp,

@@ -16,6 +16,7 @@ use tombolo_api::{
 
 use crate::{
     case::{Failure, Outcome},
+    connection::with_causes,
     context::{Context, Wait},
     objects::HELLO,
 };
@@ -48,6 +49,7 @@ impl From<&str> for Seen {
 
 impl From<kube::Error> for Seen {
     fn from(error: kube::Error) -> Self {
+        let error = with_causes(&error);
         Self(format!("an error of the API server: {error}"))
     }
 }

@@ -10,6 +10,7 @@ pub mod cases;
 mod changes;
 pub mod cli;
 pub mod clusters;
+mod connection;
 pub mod context;
 pub mod coverage;
 pub mod evidence;

@@ -16,6 +16,7 @@ use crate::{
     case::{Case, Failure, Feature},
     changes::Changes,
     clusters::Cluster,
+    connection::steady,
     context::{Context, Wait},
     evidence::Evidence,
 };
@@ -30,7 +31,13 @@ pub struct Suite {
     pub without: BTreeSet<Feature>,
     /// What becomes of the namespaces of cases.
     pub cleanup: Cleanup,
-    changes: OnceLock<Arc<Changes>>,
+    reached: OnceLock<Reached>,
+}
+
+/// What the cases share: the clusters, and what changes in them.
+struct Reached {
+    clusters: Vec<Cluster>,
+    changes: Arc<Changes>,
 }
 
 /// What becomes of the namespaces of cases.
@@ -75,7 +82,7 @@ impl Suite {
             budgets: Budgets::default(),
             without: BTreeSet::new(),
             cleanup: Cleanup::Always,
-            changes: OnceLock::new(),
+            reached: OnceLock::new(),
         }
     }
 
@@ -114,11 +121,13 @@ impl Suite {
         if let Some(reason) = self.obstacle(case) {
             return Verdict::NotRun(reason);
         }
-        let changes = self
-            .changes
-            .get_or_init(|| Arc::new(Changes::watch(&self.clusters)));
+        let Reached { clusters, changes } = self.reached.get_or_init(|| {
+            let clusters: Vec<_> = self.clusters.iter().map(steady).collect();
+            let changes = Arc::new(Changes::watch(&clusters));
+            Reached { clusters, changes }
+        });
         let ctx = Context::new(
-            self.clusters.clone(),
+            clusters.clone(),
             self.budgets,
             Arc::clone(changes),
             unique_namespace(),

@@ -136,7 +136,8 @@ impl Context {
         .await
     }
 
-    /// Asks so many times and fails when there is an answer, or when it cannot be asked.
+    /// Asks so many times and fails when there is an answer. What cannot be asked is asked again, as nothing is known then;
+    /// that it never can says nothing about the implementation.
     pub async fn silent(
         &self,
         step: &'static str,
@@ -144,13 +145,14 @@ impl Context {
         target: &Target,
         times: usize,
     ) -> Result<(), Failure> {
-        let expected = format!("no answer from {target:?}, {times} times");
-        let asked = self.ask(cluster, target, times).await;
-        match asked {
-            Ok(answers) if answers.is_empty() => Ok(()),
-            Ok(answers) => Err(self.failure(step, cluster, expected, format!("{answers:?}"))),
-            Err(seen) => Err(self.failure(step, cluster, expected, seen.to_string())),
+        let asked = format!("a command that asks {target:?} {times} times");
+        let answers = self.started(step, cluster, &asked, || self.ask(cluster, target, times));
+        let answers = answers.await?;
+        if answers.is_empty() {
+            return Ok(());
         }
+        let expected = format!("no answer from {target:?}, {times} times");
+        Err(self.failure(step, cluster, expected, format!("{answers:?}")))
     }
 }
 

@@ -209,8 +209,8 @@ impl Context {
         .await
     }
 
-    /// Waits for pods to start, which says nothing about the implementation when it fails.
-    async fn started<T, F, Fut>(
+    /// Waits for pods to start, or commands in them, which says nothing about the implementation when it fails.
+    pub(crate) async fn started<T, F, Fut>(
         &self,
         step: &'static str,
         cluster: usize,

@@ -17,13 +17,25 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn nodes_are_refused_as_not_available_yet() {
-    let message = refused(&[], &[("NODES", "1")]);
+fn missing_binaries_are_named_with_nodes_and_without() {
+    let nothing = tempfile::tempdir().unwrap();
+    // What ends a run that fails needs a shell.
+    std::os::unix::fs::symlink("/bin/sh", nothing.path().join("sh")).unwrap();
+    let nowhere = nothing.path().display().to_string();
+    let places = [
+        "PATH",
+        "TOMBOLO_ASSETS",
+        "KUBEBUILDER_ASSETS",
+        "TOMBOLO_CACHE",
+        "TMPDIR",
+    ];
+    let places = places.map(|it| (it, &*nowhere));
 
-    assert!(
-        message.contains("NODES=1") && message.contains("not available yet"),
-        "{message}"
-    );
+    for nodes in ["0", "1"] {
+        let message = refused(&[], &[&places[..], &[("NODES", nodes)]].concat());
+
+        assert!(message.contains("make assets"), "NODES={nodes}: {message}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The walk-throughs of `docs/guide/walkthroughs.md`, step by step, with packets and names as pods see them; and cluster DNS that
-//! is configured from nothing, proven and taken back.
+//! is configured from nothing, proven and taken back; and the demo with pods.
 //!
 //! Needs clusters with nodes (provider `local` or `kind`); where those cannot be had, nothing is run and the reason is told.
 
@@ -11,7 +11,10 @@ mod walkthroughs {
 }
 
 use anyhow::Result;
-use tombolo_e2e::scenarios::{self, Scenario};
+use tombolo_e2e::{
+    demo,
+    scenarios::{self, Scenario},
+};
 use tombolo_testbed::{Provider, Testbed};
 
 use walkthroughs::{configure, headless, web};
@@ -42,7 +45,20 @@ fn main() -> std::process::ExitCode {
         "dns_is_configured_from_nothing_proven_and_taken_back",
         Box::new(|bed| Box::pin(configure::from_nothing(bed))),
     );
+    add(
+        "the_demo_is_played_with_pods_and_packets",
+        Box::new(|bed| Box::pin(async { demo::play_on(bed, &options()).await })),
+    );
     scenarios::main(all, || Box::pin(start()))
+}
+
+/// What `make demo NODES=1` plays.
+fn options() -> demo::Options {
+    demo::Options {
+        examples: concat!(env!("CARGO_MANIFEST_DIR"), "/../examples").into(),
+        keep: false,
+        nodes: true,
+    }
 }
 
 async fn start() -> Result<Testbed> {

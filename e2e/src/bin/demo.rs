@@ -28,15 +28,10 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.nodes {
-        eprintln!(
-            "demo: NODES=1 (real nodes, pods and packets) is not available yet; unset NODES to run on control planes with fake pods"
-        );
-        return ExitCode::from(2);
-    }
     let options = Options {
         examples: arguments.examples,
         keep: arguments.keep,
+        nodes: arguments.nodes,
     };
     let played = if options.keep {
         // The demo itself waits for Ctrl-C.
@@ -61,5 +56,9 @@ async fn main() -> ExitCode {
 
 /// Whether the user can mend it: a manifest, or missing binaries.
 fn is_input(error: &anyhow::Error) -> bool {
-    error.is::<manifest::Error>() || matches!(error.downcast_ref(), Some(Error::Assets(_)))
+    error.is::<manifest::Error>()
+        || matches!(
+            error.downcast_ref(),
+            Some(Error::Assets(_) | Error::NodeAssets(_))
+        )
 }

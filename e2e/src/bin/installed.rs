@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 use tombolo_e2e::installed::{Authorities, Mesh};
-use tombolo_testbed::tombolo;
+use tombolo_testbed::{interruption, tombolo};
 
 /// Starts clusters with nodes, installs the chart in each, joins them, and says how to reach them, until Ctrl-C.
 #[derive(Debug, Parser)]
@@ -22,16 +21,20 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let ended = tokio::select! {
-        ended = run(&arguments) => ended,
-        ended = interrupt() => ended,
-    };
-    match ended {
+    match until_interrupted(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("installed: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+async fn until_interrupted(arguments: &Arguments) -> Result<()> {
+    let interrupted = interruption().context("listen to Ctrl-C")?;
+    tokio::select! {
+        ended = run(arguments) => ended,
+        () = interrupted => Ok(()),
     }
 }
 
@@ -58,15 +61,6 @@ async fn run(arguments: &Arguments) -> Result<()> {
         tombolo().await?.display()
     );
     std::future::pending().await
-}
-
-async fn interrupt() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }
 
 /// A word as a shell reads it.

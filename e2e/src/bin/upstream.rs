@@ -3,7 +3,6 @@
 use std::{env, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 use tombolo_e2e::upstream::{self, Outcome, binary};
 
 /// Runs the program that CONFORMANCE_TEST names on two clusters with nodes.
@@ -33,9 +32,7 @@ async fn main() -> ExitCode {
     let outcome = match binary::find(env::var_os(binary::VARIABLE)) {
         Err(missing) => Outcome::NotRun(missing.to_string()),
         Ok(_) if arguments.check => return ExitCode::SUCCESS,
-        Ok(program) => {
-            upstream::run(program, &arguments.flags, arguments.reports, interrupt()).await
-        }
+        Ok(program) => upstream::run(program, &arguments.flags, arguments.reports).await,
     };
     let text = format!("upstream conformance: {}", outcome.text());
     if outcome == Outcome::Passed {
@@ -44,16 +41,4 @@ async fn main() -> ExitCode {
         eprintln!("{text}");
     }
     ExitCode::from(outcome.exit_code())
-}
-
-/// Ends with the first SIGINT or SIGTERM.
-async fn interrupt() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        let _ = tokio::signal::ctrl_c().await;
-        return;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
 }

@@ -1,6 +1,7 @@
 //! The steps of the demo, each of which waits until what it announces is there.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     time::{Duration, Instant},
 };
@@ -10,16 +11,20 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams},
 };
-use tokio::signal::unix::{SignalKind, signal};
 use tombolo_api::v1beta1::ServiceExport;
-use tombolo_testbed::{Cluster, Component, FakePod, PodOptions, Testbed};
+use tombolo_testbed::{Cluster, Component, Provider, Testbed, interruption};
 
-use super::{Options, screen::Screen, table::Row};
+use super::{
+    Options,
+    pods::{self, Server},
+    screen::Screen,
+    table::Row,
+};
 use crate::{manifest::Manifest, view::Objects};
 
 /// Namespace and Service of the examples.
-const NAMESPACE: &str = "shop";
-const SERVICE: &str = "web";
+pub(super) const NAMESPACE: &str = "shop";
+pub(super) const SERVICE: &str = "web";
 /// Longest wait for a step. It takes well under a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the partition is watched.
@@ -53,20 +58,32 @@ impl Examples {
 /// Plays the demo; what it started ends when this returns or is dropped.
 pub async fn play(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let examples = Examples::read(&options.examples)?;
+    Examples::read(&options.examples)?;
     let mut screen = Screen::new();
-    screen.step("Two control planes: etcd, kube-apiserver, kube-controller-manager each");
-    let testbed = Testbed::start(2).await?;
+    let testbed = if options.nodes {
+        screen.step("Two clusters with a node each: containerd, kubelet, kube-proxy, CoreDNS beside the control planes");
+        Testbed::start_with(&Provider::with_nodes()?, 2).await?
+    } else {
+        screen.step("Two control planes: etcd, kube-apiserver, kube-controller-manager each");
+        Testbed::start(2).await?
+    };
     screen.say(&format!("up after {:.1?}", start.elapsed()));
     screen.step("One mesh: etcd, `tombolo run mesh` and `tombolo run operator` beside each");
     testbed.start_mesh().await?;
     screen.say(&format!("ready after {:.1?}", start.elapsed()));
+    play_on(&testbed, options).await?;
+    println!("\nDone in {:.1?}.", start.elapsed());
+    Ok(())
+}
 
+/// Plays it on two clusters that have a mesh already. The namespace of the examples is left behind.
+pub async fn play_on(testbed: &Testbed, options: &Options) -> Result<()> {
     let mut demo = Demo {
-        testbed: &testbed,
+        testbed,
         clients: testbed.clusters().iter().map(Cluster::client).collect(),
-        examples,
-        screen,
+        examples: Examples::read(&options.examples)?,
+        screen: Screen::new(),
+        nodes: options.nodes,
     };
     demo.export().await?;
     let pods = demo.second_cluster().await?;
@@ -77,7 +94,6 @@ pub async fn play(options: &Options) -> Result<()> {
     } else {
         demo.end().await?;
     }
-    println!("\nDone in {:.1?}.", start.elapsed());
     Ok(())
 }
 
@@ -86,6 +102,7 @@ struct Demo<'t> {
     clients: Vec<Client>,
     examples: Examples,
     screen: Screen,
+    nodes: bool,
 }
 
 impl<'t> Demo<'t> {
@@ -97,6 +114,9 @@ impl<'t> Demo<'t> {
                 .namespace
                 .apply(&self.clients[cluster])
                 .await?;
+            if self.nodes {
+                pods::start_client(self.testbed.cluster(cluster)).await?;
+            }
         }
         self.examples.service.apply(&self.clients[A]).await?;
         self.pod(A, "web-1").await?;
@@ -112,10 +132,11 @@ impl<'t> Demo<'t> {
             rows.iter()
                 .all(|row| !row.ips.is_empty() && row.endpoints_of("a") == 2)
         })
-        .await
+        .await?;
+        self.asked(B, &["web-1 of a", "web-2 of a"]).await
     }
 
-    async fn second_cluster(&mut self) -> Result<Vec<FakePod<'t>>> {
+    async fn second_cluster(&mut self) -> Result<Vec<Server<'t>>> {
         self.screen
             .step("Export it from b too: one service, pods of both clusters");
         let client = self.clients[B].clone();
@@ -128,6 +149,9 @@ impl<'t> Demo<'t> {
                 .all(|row| row.endpoints_of("a") == 2 && row.endpoints_of("b") == 2)
         })
         .await?;
+        let everybody = ["web-1 of a", "web-2 of a", "web-1 of b", "web-2 of b"];
+        self.asked(A, &everybody).await?;
+        self.asked(B, &everybody).await?;
 
         self.screen
             .step("A pod of b becomes unready: no more traffic to it, from either cluster");
@@ -136,6 +160,8 @@ impl<'t> Demo<'t> {
             rows.iter().all(|row| row.endpoints_of("b") == 1)
         })
         .await?;
+        self.asked(A, &["web-1 of a", "web-2 of a", "web-2 of b"])
+            .await?;
         pods[0].set_ready(true).await?;
         Ok(pods)
     }
@@ -156,6 +182,7 @@ impl<'t> Demo<'t> {
             self.screen
                 .say(&format!("{} says: {}", row.cluster, row.conflict_message));
         }
+        self.asked(B, &["web-1 of a", "web-2 of a"]).await?;
 
         self.screen.step("b changes it back: the conflict is over");
         self.examples.service.apply(&client).await?;
@@ -166,7 +193,7 @@ impl<'t> Demo<'t> {
         .await
     }
 
-    async fn partition(&mut self, pods_of_b: &[FakePod<'t>]) -> Result<()> {
+    async fn partition(&mut self, pods_of_b: &[Server<'t>]) -> Result<()> {
         self.screen.step("A partition: the etcd that b publishes into stops answering; a pod of b becomes unready");
         let b = self.testbed.cluster(B);
         b.pause(Component::MeshEtcd)?;
@@ -180,6 +207,9 @@ impl<'t> Demo<'t> {
         self.screen.say(&format!(
             "for {PARTITION:?} a has kept everything that b had exported: absence is not deletion"
         ));
+        let of_a = ["web-1 of a", "web-2 of a", "web-3 of a"];
+        let kept = [&of_a[..], &["web-1 of b", "web-2 of b"]].concat();
+        self.asked(A, &kept).await?;
 
         self.screen
             .step("The partition heals: a learns what it missed");
@@ -188,7 +218,9 @@ impl<'t> Demo<'t> {
             rows.iter()
                 .all(|row| row.endpoints_of("a") == 3 && row.endpoints_of("b") == 1)
         })
-        .await
+        .await?;
+        let known = [&of_a[..], &["web-1 of b"]].concat();
+        self.asked(A, &known).await
     }
 
     async fn nothing_lost(&mut self, duration: Duration) -> Result<()> {
@@ -217,28 +249,61 @@ impl<'t> Demo<'t> {
         self.until("no import", |rows| {
             rows.iter().all(|row| row.import.is_empty())
         })
-        .await
+        .await?;
+        self.asked(A, &[]).await
     }
 
     async fn keep(&mut self) -> Result<()> {
         // Before it is told: a signal that comes sooner than this is listened to would end it at once.
-        let mut interrupted = signal(SignalKind::interrupt()).context("listen to Ctrl-C")?;
+        let interrupted = interruption().context("listen to Ctrl-C")?;
         self.screen.step("KEEP=1: everything stays up until Ctrl-C");
         for cluster in self.testbed.clusters() {
             let kubeconfig = cluster.kubeconfig()?.display().to_string();
             self.screen.say(&format!("kubectl --kubeconfig {kubeconfig} -n {NAMESPACE} get serviceimports,services,endpointslices"));
         }
-        interrupted.recv().await;
+        interrupted.await;
         self.testbed.discard_files();
         Ok(())
     }
 
-    async fn pod(&self, cluster: usize, name: &str) -> Result<FakePod<'t>> {
-        let cluster = self.testbed.cluster(cluster);
-        let options = PodOptions::default();
-        Ok(cluster
-            .fake_pod(NAMESPACE, name, &[("app", SERVICE)], options)
-            .await?)
+    async fn pod(&self, cluster: usize, name: &str) -> Result<Server<'t>> {
+        Server::start(self.testbed.cluster(cluster), name, self.nodes).await
+    }
+
+    /// Where pods run: asks by the Service's name from a pod of a cluster until exactly these pods answer, and says how often
+    /// each did.
+    async fn asked(&mut self, cluster: usize, servers: &[&str]) -> Result<()> {
+        if !self.nodes {
+            return Ok(());
+        }
+        let (cluster, start) = (self.testbed.cluster(cluster), Instant::now());
+        // A pod that is in the rotation with four others is missed by one in 800 looks.
+        let times = 6 * servers.len().max(1);
+        loop {
+            let answers = pods::ask(cluster, times).await?;
+            if answers.keys().map(String::as_str).collect::<BTreeSet<_>>()
+                == servers.iter().copied().collect()
+            {
+                let counts: Vec<_> = answers.iter().map(|(it, n)| format!("{n} {it}")).collect();
+                let by = if counts.is_empty() {
+                    "nobody".to_owned()
+                } else {
+                    counts.join(", ")
+                };
+                let asked = format!(
+                    "a pod of {} asks {} {times} times",
+                    cluster.name(),
+                    pods::name()
+                );
+                self.screen.say(&format!("{asked}; answered by: {by}"));
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE {
+                self.testbed.keep_logs("a step of the demo was in vain");
+                bail!("waited {PATIENCE:?} for answers by {servers:?}, seen: {answers:?}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     async fn until(&mut self, what: &str, holds: impl Fn(&[Row]) -> bool) -> Result<()> {

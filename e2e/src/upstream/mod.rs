@@ -16,19 +16,18 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::installed::{Authorities, Mesh};
-use tombolo_testbed::Cluster;
+use tombolo_testbed::{Cluster, interruption};
 
 /// How many clusters it gets.
 const CLUSTERS: usize = 2;
 
 /// Starts and installs clusters, runs the program on them with these flags besides, keeps its reports in a directory, and says
-/// what it came to. `interrupt` ends the program, or the start of the clusters.
-pub async fn run(
-    program: PathBuf,
-    flags: &[String],
-    reports: PathBuf,
-    interrupt: impl Future<Output = ()>,
-) -> Outcome {
+/// what it came to. SIGINT or SIGTERM ends the program, or the start of the clusters.
+pub async fn run(program: PathBuf, flags: &[String], reports: PathBuf) -> Outcome {
+    let interrupt = match interruption() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return Outcome::Untested(format!("listen to Ctrl-C: {error}")),
+    };
     tokio::pin!(interrupt);
     let mesh = tokio::select! {
         mesh = Mesh::start(CLUSTERS, Authorities::Shared) => mesh,

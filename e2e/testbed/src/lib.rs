@@ -20,6 +20,7 @@ mod error;
 pub mod evidence;
 mod exec;
 mod forwarder;
+mod interruption;
 mod kind;
 mod local;
 #[cfg(feature = "containers")]
@@ -48,6 +49,7 @@ pub use engine::{Engine, MissingEngine};
 pub use error::Error;
 pub use exec::ExecOutput;
 pub use forwarder::Forwarder;
+pub use interruption::interruption;
 pub use kind::{KindError, KindTools, MissingKind};
 pub use local::LocalError;
 pub use own_address::own_address;

@@ -3,8 +3,7 @@
 
 use std::{pin::pin, process::ExitCode};
 
-use tokio::signal::unix::{SignalKind, signal};
-use tombolo_testbed::{Cluster, Error, Leftover, Provider, Testbed, down};
+use tombolo_testbed::{Cluster, Error, Leftover, Provider, Testbed, down, interruption};
 
 const USAGE: &str = "usage: tombolo-testbed up [CLUSTERS] | tombolo-testbed down\n\
     up    starts clusters with nodes (2), of the provider that TOMBOLO_CLUSTERS names, else local; says how to reach them, and ends them when it is interrupted\n\
@@ -56,19 +55,11 @@ fn take_down() -> ExitCode {
 
 /// Exit code 130 when it was interrupted before the clusters were there.
 async fn up(count: usize) -> Result<ExitCode, Error> {
-    // From here on a signal waits to be looked at, whenever it comes.
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(Error::Run)?;
-    let mut terminated = signal(SignalKind::terminate()).map_err(Error::Run)?;
-    let mut ended = pin!(async {
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-        }
-    });
+    let mut interrupted = pin!(interruption().map_err(Error::Run)?);
     let provider = Provider::with_nodes()?;
     let bed = tokio::select! {
         bed = Testbed::start_with(&provider, count) => bed?,
-        () = &mut ended => {
+        () = &mut interrupted => {
             eprintln!("interrupted");
             return Ok(ExitCode::from(130));
         }
@@ -80,7 +71,7 @@ async fn up(count: usize) -> Result<ExitCode, Error> {
         "logs are in {}; interrupt this to end",
         bed.directory().display()
     );
-    ended.await;
+    interrupted.await;
     Ok(ExitCode::SUCCESS)
 }
 
