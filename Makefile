@@ -39,6 +39,10 @@ E2E_TESTS ?= kind $(CI_E2E_TESTS) packets walkthroughs packet_faults conformance
 CI_E2E_TESTS = installed
 
 e2e: setup assets ## E2E_TESTS (all that need nodes) on two kind clusters; needs Docker, or root and Debian's packages of it
+	@for name in $(or $(strip $(E2E_TESTS)),''); do \
+		[ -n "$$name" ] && ls {e2e,e2e/testbed,conformance}/tests/$$name.rs >/dev/null 2>&1 || \
+			{ echo "E2E_TESTS: there is no test program '$$name'; leave it unset for all that need nodes" >&2; exit 2; }; \
+	done
 	@if [ "$$(id -u)" = 0 ]; then tools/setup engine; fi
 	@kind/with tools/test $(E2E_TESTS:%=--test %)
 

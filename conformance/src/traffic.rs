@@ -27,8 +27,10 @@ pub enum Protocol {
 /// Whom to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// An address, or a name for IPv4.
+    /// An address or a name.
     pub host: String,
+    /// Over IPv6. Without, IPv4.
+    pub v6: bool,
     /// The port.
     pub port: u16,
     /// By which protocol.
@@ -36,12 +38,22 @@ pub struct Target {
 }
 
 impl Target {
-    /// A port by TCP.
+    /// A port by TCP, over the family of an address, and over IPv4 for a name.
     pub fn tcp(host: impl ToString, port: u16) -> Self {
+        let host = host.to_string();
         Self {
-            host: host.to_string(),
+            v6: host.contains(':'),
+            host,
             port,
             protocol: Protocol::Tcp,
+        }
+    }
+
+    /// The same of a name over a family.
+    pub fn over(self, family: &str) -> Self {
+        Self {
+            v6: family == "IPv6",
+            ..self
         }
     }
 
@@ -95,11 +107,7 @@ impl Context {
             Protocol::Udp => "-u -W 1",
         };
         let wait = ATTEMPT.as_secs();
-        let family = if target.host.contains(':') {
-            "-6"
-        } else {
-            "-4"
-        };
+        let family = if target.v6 { "-6" } else { "-4" };
         let Target { host, port, .. } = target;
         let script = format!(
             "i=0; while [ $i -lt {times} ]; do echo hi | nc {flag} {family} -w {wait} {host} {port}; i=$((i+1)); done; echo end"

@@ -162,22 +162,20 @@ impl Context {
 
     /// Has a server say that it is ready, or not.
     pub async fn turn(&self, cluster: usize, server: &Server, ready: bool) -> Outcome {
-        let program = if ready { "touch" } else { "rm" };
-        let command = [program, "/tmp/ready"];
-        let pod = (cluster, server.name.as_str());
-        let output = self.exec(pod, &command, Duration::ZERO).await;
-        match output {
-            Ok(output) if output.success => Ok(()),
-            other => {
-                let expected = format!("`{program} /tmp/ready` to be run");
-                let failure =
-                    self.failure("a server changes", cluster, expected, format!("{other:?}"));
-                Err(Failure {
-                    blame: Blame::SetUp,
-                    ..failure
-                })
-            }
-        }
+        let change = if ready { "touch" } else { "rm -f" };
+        let change = &format!("{change} /tmp/ready");
+        let expected = format!("`{change}` to be run");
+        let step = "a server changes";
+        // Either may be done twice, when it was not heard of that it was done.
+        self.started(step, cluster, &expected, || async move {
+            let pod = (cluster, server.name.as_str());
+            let command = ["/bin/sh", "-c", change];
+            let output = self.exec(pod, &command, Duration::ZERO).await?;
+            let done = output.success;
+            done.then_some(())
+                .ok_or_else(|| format!("{output:?}").into())
+        })
+        .await
     }
 
     /// Deletes all servers of a cluster.

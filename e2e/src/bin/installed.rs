@@ -33,8 +33,9 @@ async fn main() -> ExitCode {
 async fn until_interrupted(arguments: &Arguments) -> Result<()> {
     let interrupted = interruption().context("listen to Ctrl-C")?;
     tokio::select! {
-        ended = run(arguments) => ended,
+        biased;
         () = interrupted => Ok(()),
+        ended = run(arguments) => ended,
     }
 }
 

@@ -15,12 +15,12 @@ const CLIENT: &str = "client";
 
 /// Says which pod it is to whoever asks. While the file is there the pod is ready.
 const SERVER: &str =
-    r#"touch /tmp/ready; exec socat TCP6-LISTEN:8080,fork,reuseaddr,ipv6only=0 SYSTEM:'echo $POD'"#;
+    r"touch /tmp/ready; exec socat TCP6-LISTEN:8080,fork,reuseaddr,ipv6only=0 SYSTEM:'echo $POD'";
 
 /// A pod behind the Service.
 pub(super) enum Server<'t> {
     /// Nothing runs.
-    Fake(FakePod<'t>),
+    Fake(Box<FakePod<'t>>),
     /// It answers.
     Real {
         /// Where it is.
@@ -36,7 +36,7 @@ impl<'t> Server<'t> {
         if !runs {
             let (labels, options) = ([("app", SERVICE)], PodOptions::default());
             let pod = cluster.fake_pod(NAMESPACE, name, &labels, options).await?;
-            return Ok(Self::Fake(pod));
+            return Ok(Self::Fake(Box::new(pod)));
         }
         let ready = ["test", "-e", "/tmp/ready"];
         let said = format!("{name} of {}", cluster.name());

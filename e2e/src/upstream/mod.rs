@@ -30,8 +30,9 @@ pub async fn run(program: PathBuf, flags: &[String], reports: PathBuf) -> Outcom
     };
     tokio::pin!(interrupt);
     let mesh = tokio::select! {
-        mesh = Mesh::start(CLUSTERS, Authorities::Shared) => mesh,
+        biased;
         () = &mut interrupt => return Outcome::Interrupted,
+        mesh = Mesh::start(CLUSTERS, Authorities::OfEach) => mesh,
     };
     let mesh = match mesh {
         Ok(mesh) => mesh,

@@ -104,8 +104,10 @@ impl Suite {
 /// Asks the program to end, as Ctrl-C would, and kills it when it does not.
 async fn end(child: &mut Child, grace: Duration) -> Result<()> {
     if let Some(id) = child.id() {
-        let id = id.to_string();
-        Command::new("kill").args(["-INT", &id]).status().await?;
+        // The program may be a script around the suite.
+        let group = format!("-{id}");
+        let mut kill = Command::new("kill");
+        kill.args(["-INT", "--", &group]).status().await?;
     }
     if tokio::time::timeout(grace, child.wait()).await.is_err() {
         child.kill().await?;

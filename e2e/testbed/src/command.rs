@@ -77,12 +77,10 @@ impl Invocation {
             command: command.clone(),
             source,
         };
-        let mut child = Command::new(&self.words[0]);
-        if self.watched.is_some() {
-            child.process_group(0);
-        }
-        let mut child = child
+        let mut child = Command::new(&self.words[0])
             .args(&self.words[1..])
+            // Ctrl-C is for this program, which ends what it runs; else the command's end would be told as a failure.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

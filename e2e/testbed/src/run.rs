@@ -10,7 +10,7 @@
 use std::{
     fmt, fs, io,
     io::Write as _,
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Mutex, MutexGuard, Once, PoisonError},
@@ -96,7 +96,13 @@ struct Watchdog {
 impl Run {
     /// Makes the directory, readable by this user only, and starts the watchdog.
     pub(crate) fn start() -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?.keep();
+        // With keys, and kubeconfigs of administrators, in it.
+        let private = fs::Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(private)
+            .tempdir()?
+            .keep();
         keep_on_panic();
         alive().push(directory.clone());
         let run = Self::watch(directory)?;
@@ -270,6 +276,8 @@ mod tests {
     fn kept_logs_stay_without_the_data_of_servers() {
         let run = Run::start().unwrap();
         let directory = run.directory().to_owned();
+        let mode = directory.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "there are keys in it");
         fs::create_dir_all(directory.join("a/etcd-data")).unwrap();
         fs::write(directory.join("a/etcd.log"), "log").unwrap();
 

@@ -14,8 +14,10 @@ use tokio::sync::OnceCell;
 use crate::{
     Cluster, Error, Provider,
     api::{ControlPlane, MAX_CLUSTERS},
-    assets::Assets,
-    contexts, kind, local,
+    assets::{Assets, NodeAssets},
+    contexts,
+    kind::{self, KindTools},
+    local,
     run::Run,
 };
 
@@ -76,8 +78,11 @@ impl Testbed {
     }
 
     async fn start_local(n: usize) -> Result<Self, Error> {
+        // That only root can is said before what to build.
+        let nodes = NodeAssets::find()?;
+        let assets = (Assets::find()?, nodes);
         let run = Arc::new(Run::start().map_err(Error::Run)?);
-        let started = local::start(&run, n).await;
+        let started = local::start(&run, assets, n).await;
         let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
         let clusters = started.into_iter().map(Cluster::of_local);
         Ok(Self {
@@ -87,8 +92,9 @@ impl Testbed {
     }
 
     async fn start_kind(n: usize) -> Result<Self, Error> {
+        let tools = KindTools::find().await?;
         let run = Arc::new(Run::start().map_err(Error::Run)?);
-        let started = kind::start(&run, n).await;
+        let started = kind::start(&run, tools, n).await;
         let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
         let clusters = started.into_iter().map(Cluster::of_kind);
         Ok(Self {

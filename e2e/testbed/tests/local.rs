@@ -98,6 +98,9 @@ fn trials(shared: Option<&Shared>) -> Vec<Trial> {
             "clusters_end_as_soon_as_they_say_that_they_can_be_ended",
             || block_on(crash::up_is_interrupted()),
         ),
+        Trial::test("a_start_that_is_interrupted_leaves_nothing", || {
+            block_on(crash::up_is_interrupted_while_it_starts())
+        }),
         Trial::test("down_removes_what_a_killed_run_left", || {
             block_on(crash::down_removes_all())
         }),

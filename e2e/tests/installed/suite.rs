@@ -57,7 +57,18 @@ pub(crate) async fn passed(mesh: &Mesh) -> Result<()> {
         .filter(|(_, verdict)| matches!(verdict, Verdict::Failed { .. }))
         .map(|(case, _)| case.id)
         .collect();
+    let untold: Vec<_> = verdicts
+        .iter()
+        .filter(|(case, verdict)| {
+            matches!(verdict, Verdict::NotRun(_)) && !case.features.contains(&Feature::Backends)
+        })
+        .map(|(case, _)| case.id)
+        .collect();
     report(&suite, mesh, verdicts).await?;
+    ensure!(
+        untold.is_empty(),
+        "not run, although they need no node without kubelet: {untold:?}"
+    );
     ensure!(failed.is_empty(), "failed: {failed:?}");
     ensure!(specs.len() == SPECS, "of the upstream specs only {specs:?}");
     Ok(())

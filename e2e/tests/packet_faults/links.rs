@@ -36,12 +36,12 @@ pub(crate) async fn pods_cut(ground: &Ground) -> Result<()> {
     }
     a.heal_pods(b).await?;
     fault.healed()?;
-    fault.end_with(begun_before_the_end).await
+    fault.end_with(cut_off).await
 }
 
-/// Pods that are cut off are live, and cannot be told from live ones.
-fn begun_before_the_end(sample: &Sample, end: Uptime) -> bool {
-    sample.begin <= end
+/// Pods that are cut off are live, and cannot be told from live ones: their packets are lost. Nothing else may fail.
+fn cut_off(sample: &Sample, end: Uptime) -> bool {
+    sample.begin <= end && sample.lost_packets()
 }
 
 pub(crate) async fn store_cut(ground: &Ground) -> Result<()> {

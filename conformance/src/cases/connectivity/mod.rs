@@ -119,24 +119,27 @@ async fn not_exported(ctx: &Context) -> Outcome {
     let name = ctx.domain(CLUSTERSET);
     for cluster in ctx.everywhere() {
         let step = "the ClusterSet's name leads nowhere";
-        ctx.silent(step, cluster, &Target::tcp(&name, 42), SILENCE)
-            .await?;
+        for family in ["IPv4", "IPv6"] {
+            let target = Target::tcp(&name, 42).over(family);
+            ctx.silent(step, cluster, &target, SILENCE).await?;
+        }
     }
     Ok(())
 }
 
-/// Waits in every cluster until the name, and each IP of the import, is answered at a port by exactly those servers.
+/// Waits in every cluster until each IP of the import, and the name over the IP's family, is answered at a port by exactly
+/// those servers.
 async fn reached(ctx: &Context, step: &'static str, ports: &[(u16, Vec<Answer>)]) -> Outcome {
     let imports = imports_with_ips(ctx).await?;
     let asked = imports.iter().enumerate().map(async |(cluster, import)| {
         for (port, wanted) in ports {
             let wanted = wanted.iter().copied().collect();
-            let ips = ips(import);
-            let named = ips.iter().any(|(family, _)| family == "IPv4");
-            let name = named.then(|| ctx.domain(CLUSTERSET));
-            for host in ips.into_iter().map(|(_, ip)| ip).chain(name) {
-                ctx.answered_by(step, cluster, &Target::tcp(host, *port), &wanted)
-                    .await?;
+            for (family, ip) in ips(import) {
+                let name = ctx.domain(CLUSTERSET);
+                let by_name = Target::tcp(name, *port).over(&family);
+                for target in [Target::tcp(ip, *port), by_name] {
+                    ctx.answered_by(step, cluster, &target, &wanted).await?;
+                }
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::{core::v1::Service, discovery::v1::Endpoint};
 use kube::ResourceExt as _;
 use simple_dns::TYPE;
 use tombolo_api::keys;
@@ -11,11 +11,11 @@ use tombolo_api::keys;
 use super::{NEEDS, answer_until};
 use crate::{
     case::{Case, Failure, Feature, Outcome},
-    cases::endpoints::slices::imported,
+    cases::endpoints::{slices::imported, state::labelled},
     context::Context,
     expect::of_type,
     lookup::{self, CLUSTERSET, Lookup},
-    objects,
+    objects::{self, HELLO},
     rules::Rule,
     workloads::{Server, addresses},
 };
@@ -123,7 +123,33 @@ async fn headless(ctx: &Context) -> Outcome {
 
     let families = export(ctx).await?;
 
-    leads_to(ctx, "the name leads to the pods", &families, &servers).await
+    leads_to(ctx, "the name leads to the pods", &families, &servers).await?;
+    // What is imported must not pass for the Service's own (KEP-1645#126).
+    let label = &format!("{}={HELLO}", keys::KUBERNETES_SERVICE_NAME);
+    for family in &families {
+        let wanted = &addresses(&servers, family);
+        let step = "the Service's own slices hold its pods";
+        let expected = format!("{wanted:?}, each once");
+        ctx.until(step, 0, &expected, || async move {
+            let slices = labelled(ctx, 0, label).await?;
+            let of_family = slices.iter().filter(|it| it.address_type == *family);
+            let endpoints: Vec<_> = of_family.flat_map(|it| &it.endpoints).flatten().collect();
+            let found = endpoints.iter().flat_map(|it| &it.addresses);
+            let found: BTreeSet<_> = found.filter_map(|it| it.parse().ok()).collect();
+            let once = endpoints.len() == wanted.len() && endpoints.iter().all(|it| is_ready(it));
+            let same = once && found == *wanted;
+            same.then_some(())
+                .ok_or_else(|| format!("{endpoints:?}").into())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Ready, as far as is known (a condition that is not there counts as true).
+fn is_ready(endpoint: &Endpoint) -> bool {
+    let conditions = endpoint.conditions.as_ref();
+    conditions.is_none_or(|it| it.ready != Some(false))
 }
 
 async fn pods(ctx: &Context) -> Outcome {
@@ -135,7 +161,7 @@ async fn pods(ctx: &Context) -> Outcome {
 
     leads_to(ctx, "the name leads to the pods", &families, &servers).await?;
     for cluster in ctx.everywhere() {
-        let id = source_cluster(ctx, cluster).await?;
+        let id = source_cluster(ctx, cluster, &families, &servers).await?;
         for server in &servers {
             let name = format!("{}.{id}.{}", server.name, ctx.domain(CLUSTERSET));
             for family in &families {
@@ -150,25 +176,42 @@ async fn pods(ctx: &Context) -> Outcome {
     Ok(())
 }
 
-/// The id of the exporting cluster, of which there is one, as its slices say.
-async fn source_cluster(ctx: &Context, cluster: usize) -> Result<String, Failure> {
-    let step = "the slices name their cluster";
-    ctx.until(
-        step,
-        cluster,
-        "EndpointSlices of one cluster",
-        || async move {
-            let slices = imported(ctx, cluster).await?;
-            let ids = slices
-                .iter()
-                .filter_map(|it| it.labels().get(keys::SOURCE_CLUSTER));
-            let ids: BTreeSet<_> = ids.collect();
-            match ids.into_iter().collect::<Vec<_>>().as_slice() {
-                [id] => Ok((*id).clone()),
-                other => Err(format!("{other:?}").into()),
+/// The id of the exporting cluster, of which there is one, as its slices say; each of them has to hold all its servers, ready and
+/// with their host names, and each family has to have one.
+async fn source_cluster(
+    ctx: &Context,
+    cluster: usize,
+    families: &[String],
+    servers: &[Server],
+) -> Result<String, Failure> {
+    let step = "the slices name their cluster and its pods";
+    let hosts: &BTreeSet<_> = &servers.iter().map(|it| it.name.as_str()).collect();
+    let expected =
+        format!("slices of one cluster, of each of {families:?}, each with {hosts:?} and ready");
+    ctx.until(step, cluster, &expected, || async move {
+        let slices = imported(ctx, cluster).await?;
+        for slice in &slices {
+            let endpoints: Vec<_> = slice.endpoints.iter().flatten().collect();
+            let named = endpoints.iter().filter_map(|it| it.hostname.as_deref());
+            let ready = endpoints.iter().all(|it| is_ready(it));
+            if endpoints.len() != hosts.len() || named.collect::<BTreeSet<_>>() != *hosts || !ready
+            {
+                return Err(format!("{}: {endpoints:?}", slice.name_any()).into());
             }
-        },
-    )
+        }
+        let found: BTreeSet<_> = slices.iter().map(|it| it.address_type.as_str()).collect();
+        if !families.iter().all(|it| found.contains(it.as_str())) {
+            return Err(format!("slices of {found:?}").into());
+        }
+        let ids = slices
+            .iter()
+            .filter_map(|it| it.labels().get(keys::SOURCE_CLUSTER));
+        let ids: BTreeSet<_> = ids.collect();
+        match ids.into_iter().collect::<Vec<_>>().as_slice() {
+            [id] => Ok((*id).clone()),
+            other => Err(format!("{other:?}").into()),
+        }
+    })
     .await
 }
 

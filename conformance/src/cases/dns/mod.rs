@@ -167,9 +167,11 @@ async fn cluster_local(ctx: &Context) -> Outcome {
         .await?;
     }
     for cluster in 1..=ctx.last() {
-        let question = (name.as_str(), TYPE::A, "no such name");
-        let step = "the local name leads nowhere else";
-        answer_until(ctx, step, cluster, question, Lookup::is_no_name).await?;
+        for kind in [TYPE::A, TYPE::AAAA] {
+            let question = (name.as_str(), kind, "no such name");
+            let step = "the local name leads nowhere else";
+            answer_until(ctx, step, cluster, question, Lookup::is_no_name).await?;
+        }
     }
     Ok(())
 }

@@ -157,9 +157,11 @@ async fn no_name(ctx: &Context) -> Outcome {
         let reserved = format!("{id}.{host}");
         let unknown = format!("10-0-0-1.{id}.{host}");
         for name in [&silent, &nobody, &reserved, &unknown] {
-            let question = (name.as_str(), TYPE::A, "no such name");
-            let step = "what is not there has no name";
-            answer_until(ctx, step, cluster, question, Lookup::is_no_name).await?;
+            for kind in [TYPE::A, TYPE::AAAA] {
+                let question = (name.as_str(), kind, "no such name");
+                let step = "what is not there has no name";
+                answer_until(ctx, step, cluster, question, Lookup::is_no_name).await?;
+            }
         }
         let v4 = import
             .spec

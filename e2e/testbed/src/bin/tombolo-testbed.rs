@@ -58,11 +58,12 @@ async fn up(count: usize) -> Result<ExitCode, Error> {
     let mut interrupted = pin!(interruption().map_err(Error::Run)?);
     let provider = Provider::with_nodes()?;
     let bed = tokio::select! {
-        bed = Testbed::start_with(&provider, count) => bed?,
+        biased;
         () = &mut interrupted => {
             eprintln!("interrupted");
             return Ok(ExitCode::from(130));
         }
+        bed = Testbed::start_with(&provider, count) => bed?,
     };
     for cluster in bed.clusters() {
         println!("{}", how_to_reach(cluster)?);

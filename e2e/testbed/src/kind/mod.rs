@@ -79,8 +79,11 @@ pub(crate) struct KindCluster {
 }
 
 /// Starts `n` clusters, joins their pods by routes, and waits until their DNS is ready.
-pub(crate) async fn start(run: &Arc<Run>, n: usize) -> Result<Vec<KindCluster>, Error> {
-    let tools = KindTools::find().await?;
+pub(crate) async fn start(
+    run: &Arc<Run>,
+    tools: KindTools,
+    n: usize,
+) -> Result<Vec<KindCluster>, Error> {
     tools.have_image().await?;
     let ground = Arc::new(Ground {
         tools,

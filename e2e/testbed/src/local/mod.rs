@@ -76,8 +76,11 @@ pub(crate) struct LocalCluster {
 }
 
 /// Starts `n` clusters and waits until their nodes and DNS are ready.
-pub(crate) async fn start(run: &Arc<Run>, n: usize) -> Result<Vec<LocalCluster>, Error> {
-    let (assets, node_assets) = (Assets::find()?, NodeAssets::find()?);
+pub(crate) async fn start(
+    run: &Arc<Run>,
+    (assets, node_assets): (Assets, NodeAssets),
+    n: usize,
+) -> Result<Vec<LocalCluster>, Error> {
     let ground = Arc::new(Ground::make(run, node_assets).await?);
     let starting = ('a'..).take(n).enumerate().map(|(index, letter)| {
         let ground = Arc::clone(&ground);

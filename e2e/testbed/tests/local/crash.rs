@@ -5,13 +5,14 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 use tombolo_testbed::{Provider, Testbed, eventually};
 
@@ -168,8 +169,42 @@ pub(crate) async fn up_is_interrupted() -> Result<()> {
 
     let ended = up.wait()?;
     ensure!(ended.success(), "{ended:?}");
+    is_empty(temporary.path()).await
+}
+
+/// A terminal sends Ctrl-C to all programs of its group: also to those that a start runs, whose end must not be told as a
+/// failure.
+pub(crate) async fn up_is_interrupted_while_it_starts() -> Result<()> {
+    // What there is in the directory of the run, from early to late.
+    for reached in ["", "images", "a/etcd.log", "a/kube-apiserver.log"] {
+        let temporary = tempfile::tempdir()?;
+        let mut up = Command::new(env!("CARGO_BIN_EXE_tombolo-testbed"))
+            .args(["up", "1"])
+            .env("TMPDIR", temporary.path())
+            .env("TOMBOLO_CLUSTERS", "local")
+            .env_remove("KEEP")
+            .process_group(0)
+            .spawn()?;
+        let what = format!("a run with `{reached}`");
+        let begun = eventually(BUDGET, &what, async || {
+            let runs = fs::read_dir(temporary.path()).map_err(|it| it.to_string())?;
+            let mut runs = runs.flatten().map(|it| it.path().join(reached));
+            runs.any(|it| it.exists()).then_some(()).ok_or("no")
+        });
+        begun.await?;
+
+        kill_process_group(Pid::from_child(&up), Signal::INT)?;
+
+        let ended = up.wait()?;
+        ensure!(ended.code() == Some(130), "`{reached}`: {ended:?}");
+        is_empty(temporary.path()).await?;
+    }
+    Ok(())
+}
+
+async fn is_empty(directory: &Path) -> Result<()> {
     eventually(BUDGET, "an empty directory", async || {
-        let left = fs::read_dir(temporary.path()).map_err(|it| it.to_string())?;
+        let left = fs::read_dir(directory).map_err(|it| it.to_string())?;
         let left: Vec<_> = left.flatten().map(|it| it.path()).collect();
         let empty = left.is_empty();
         empty.then_some(()).ok_or_else(|| format!("{left:?}"))
