@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use tombolo_conformance::{
-    case::Case,
+    case::{Case, Feature},
     cases,
     clusters::{self, Cluster},
     report::document::{self, About, Ended, Implementation},

@@ -189,7 +189,8 @@ pub(crate) async fn up_is_interrupted_while_it_starts() -> Result<()> {
         let begun = eventually(BUDGET, &what, async || {
             let runs = fs::read_dir(temporary.path()).map_err(|it| it.to_string())?;
             let mut runs = runs.flatten().map(|it| it.path().join(reached));
-            runs.any(|it| it.exists()).then_some(()).ok_or("no")
+            let found = runs.any(|it| it.exists());
+            found.then_some(()).ok_or_else(|| "not there".to_owned())
         });
         begun.await?;
 
