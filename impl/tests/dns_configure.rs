@@ -29,7 +29,8 @@ use tombolo::cli::{
         apply,
         args::{ConfigureArgs, Dns},
         error::Error,
-        observe, plan,
+        observe,
+        plan::{self, PENDING},
     },
 };
 use tombolo_testbed::{Cluster, Provider, Testbed, eventually};
@@ -50,6 +51,7 @@ async fn coredns_is_configured_checked_and_taken_back() {
     it_is_written_once_and_taken_back(cluster).await;
     Box::pin(a_concurrent_change_is_not_lost(cluster)).await;
     without_reload_coredns_is_restarted(cluster).await;
+    Box::pin(a_restart_that_failed_is_made_up_for(cluster)).await;
     missing_rights_are_named(cluster).await;
     the_cache_on_nodes_is_configured_too(cluster).await;
     pods_that_do_not_answer_are_no_proof(cluster).await;
@@ -196,6 +198,45 @@ async fn without_reload_coredns_is_restarted(cluster: &Cluster) {
     let annotations = template.metadata.unwrap().annotations.unwrap();
     assert!(annotations.contains_key("kubectl.kubernetes.io/restartedAt"));
     assert_eq!(run(cluster, &namespace, &["--undo"]).status.code(), Some(0));
+}
+
+/// Whoever may not restart has written; whoever may then has it restarted, there and back.
+async fn a_restart_that_failed_is_made_up_for(cluster: &Cluster) {
+    let corefile = COREFILE.replace("    reload\n", "");
+    let namespace = core_dns(cluster, &corefile, "coredns:1.12.2").await;
+    let rbac = "rbac.authorization.k8s.io";
+    let rules = json!([
+        { "apiGroups": ["", "apps", rbac], "resources": ["*"], "verbs": ["get"] },
+        { "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"] },
+        { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"] },
+        { "apiGroups": [rbac], "resources": ["*"], "verbs": ["create", "patch", "delete", "bind", "escalate"] },
+    ]);
+    let writer = user(cluster, &namespace, rules).await;
+    let pending = async || {
+        let annotations = config(cluster, &namespace).await.metadata.annotations;
+        annotations.is_some_and(|it| it.contains_key(PENDING))
+    };
+    for direction in [&[][..], &["--undo"]] {
+        let output = run_by(&writer, &namespace, direction);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        says(&output, &["cannot restart Deployment", "run this again"]);
+        assert!(pending().await && role(cluster).await.is_some());
+        if direction.is_empty() {
+            let output = run(cluster, &namespace, &["--check"]);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            says(&output, &["has yet to be restarted"]);
+        }
+
+        let output = run(cluster, &namespace, direction);
+
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        says(&output, &["restarted CoreDNS"]);
+        assert!(!pending().await);
+        let again = run(cluster, &namespace, direction);
+        assert_eq!(again.status.code(), Some(0), "{again:?}");
+        assert!(!String::from_utf8_lossy(&again.stdout).contains("restarted CoreDNS"));
+    }
+    assert!(role(cluster).await.is_none());
 }
 
 async fn missing_rights_are_named(cluster: &Cluster) {

@@ -1,6 +1,6 @@
 //! One-sided, with files instead of the other side's kubeconfig.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use anyhow::{Result, ensure};
 use tombolo_e2e::chart::Helm;
@@ -17,6 +17,7 @@ pub(crate) async fn by_files(testbed: &Testbed) -> Result<()> {
     let b = install(testbed, &helm, B, "").await?;
     let directory = tempfile::tempdir()?;
     let file = |name: &str| directory.path().join(name).display().to_string();
+    no_file_is_put_where_none_belongs(testbed, directory.path()).await?;
     let (of_a, of_b) = (file("a-for-b.yaml"), file("b-for-a.yaml"));
     let (at_a, at_b) = (endpoints(testbed, &[A])?, endpoints(testbed, &[B])?);
 
@@ -71,6 +72,27 @@ pub(crate) async fn by_files(testbed: &Testbed) -> Result<()> {
     ensure!(written(&a).await?.len() == 1);
     remove(&a).await?;
     remove(&b).await
+}
+
+/// Before anybody is let in.
+async fn no_file_is_put_where_none_belongs(testbed: &Testbed, directory: &Path) -> Result<()> {
+    let nowhere = directory.join("missing/of-b.yaml").display().to_string();
+    for (file, says) in [
+        (nowhere.as_str(), "there is no directory"),
+        ("/dev/null", "is there, and no file"),
+    ] {
+        let invite = [
+            "connect",
+            "b",
+            "--invite",
+            "a",
+            "--overwrite",
+            "--file",
+            file,
+        ];
+        run(testbed, &invite).await?.expect(2, &[says])?;
+    }
+    Ok(())
 }
 
 /// An invitation to a that says something else in one place.

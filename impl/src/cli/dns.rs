@@ -27,9 +27,12 @@ use self::{
     observe::Observed,
     plan::{Level, Plan, Rights},
 };
-use crate::{cli::render::print as say, cluster::client};
+use crate::{
+    cli::{interruption::until_interrupted, render::print as say},
+    cluster::client,
+};
 
-/// How long pods may take to answer when nothing was changed.
+/// How long pods may take to answer when they are only checked.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// What `--help` says beyond the flags.
@@ -48,7 +51,8 @@ Examples:
 Exit codes:
   0  done, and proven by answers; with --check: everything is configured
   1  failed, refused, or not proven; with --check: something is missing
-  2  bad input: a flag, a kubeconfig";
+  2  bad input: a flag, a kubeconfig
+  130  interrupted; run it again to complete it";
 
 /// Carries out what the user asked for.
 pub(super) fn run(command: &Dns) -> Result<()> {
@@ -59,7 +63,8 @@ pub(super) fn run(command: &Dns) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let done = runtime.block_on(configure(args));
+    let last = || "run it again to complete it: what is done stays done".to_owned();
+    let done = runtime.block_on(until_interrupted(configure(args), last));
     runtime.shutdown_background();
     done
 }
@@ -111,6 +116,7 @@ async fn carry_out(
     }
     if plan.restart {
         apply::restart(client, args, Timestamp::now()).await?;
+        apply::restarted(client, args).await?;
         say("restarted CoreDNS: its Corefile has no plugin reload\n")?;
     }
     let wanted = if args.undo {
@@ -119,19 +125,22 @@ async fn carry_out(
         Wanted::Served
     };
     // A zone that others have configured is not expected to go.
-    let nothing_undone = args.undo && plan.corefile.is_none() && plan.rights == Rights::Keep;
+    let nothing_undone =
+        args.undo && plan.corefile.is_none() && plan.rights == Rights::Keep && !plan.restart;
     if !args.objects_only && !nothing_undone {
-        let within = if plan.corefile.is_some() {
-            args.timeout
-        } else {
+        let at_once = if args.check {
             args.timeout.min(ANSWER)
+        } else {
+            Duration::ZERO
         };
-        if plan.corefile.is_some() {
+        let mut proven = answer::prove(client, args, wanted, at_once).await;
+        // What an earlier run has written may not be seen yet either.
+        if proven.is_err() && !args.check {
             say(
                 "waiting for the pods of CoreDNS; the kubelet and CoreDNS take up to two minutes to see a new Corefile\n",
             )?;
+            proven = answer::prove(client, args, wanted, args.timeout).await;
         }
-        let proven = answer::prove(client, args, wanted, within).await;
         say(&format!(
             "ok       {:<14} {}\n",
             "answers",

@@ -10,6 +10,7 @@ mod counters;
 pub mod dns;
 mod election;
 pub mod explain_conflict;
+mod interruption;
 mod peer_args;
 mod reach;
 mod reflection;
@@ -58,8 +59,8 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(not_well) = error.downcast_ref::<status::NotWell>() {
         return not_well.exit_code();
     }
-    if error.is::<status::Interrupted>() {
-        return status::Interrupted::EXIT_CODE;
+    if error.is::<interruption::Interrupted>() {
+        return interruption::Interrupted::EXIT_CODE;
     }
     if error.is::<connect::NotSynced>() {
         return connect::NotSynced::EXIT_CODE;

@@ -20,7 +20,6 @@ use anyhow::{Context, Result};
 use hyper::Uri;
 use kube::Client;
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
 
 use self::gather::Gathered;
 #[cfg(test)]
@@ -87,23 +86,6 @@ pub(super) enum Error {
     },
 }
 
-/// The user, or whoever runs this, has had enough.
-#[derive(Debug, Error)]
-#[error("interrupted; {last}")]
-pub(super) struct Interrupted {
-    last: String,
-}
-
-impl Interrupted {
-    /// The exit code that shells give to what SIGINT ended: 128 and its number.
-    pub(super) const EXIT_CODE: u8 = 130;
-
-    /// Interrupted, and what that means.
-    pub(super) fn new(last: impl Into<String>) -> Self {
-        Self { last: last.into() }
-    }
-}
-
 /// Not everything is well.
 #[derive(Debug, Error)]
 #[error("not well: {summary}")]
@@ -134,7 +116,9 @@ pub(super) fn run(args: &StatusArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let report = runtime.block_on(until_interrupted(args, &addresses));
+    let last = RefCell::new("nothing was found out yet".to_owned());
+    let asked = ask(args, &addresses, &last);
+    let report = runtime.block_on(until_interrupted(asked, || last.take()));
     // A credential plugin that hangs is not waited for.
     runtime.shutdown_background();
     let report = report?;
@@ -177,18 +161,6 @@ fn style(args: &StatusArgs) -> text::Style {
     text::Style {
         all: args.all,
         colour: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-    }
-}
-
-/// As [`ask`], until somebody interrupts it: then at once.
-async fn until_interrupted(args: &StatusArgs, addresses: &[Uri]) -> Result<Report> {
-    let last = RefCell::new("nothing was found out yet".to_owned());
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        report = ask(args, addresses, &last) => report,
-        _ = interrupt.recv() => Err(Interrupted { last: last.take() }.into()),
-        _ = terminate.recv() => Err(Interrupted { last: last.take() }.into()),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::Read as _,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
@@ -234,7 +234,8 @@ fn check_fields(written: &Written) -> Result<(), Problem> {
     if let Some((field, _)) = lists.into_iter().find(|(_, length)| *length > LIST_MAX) {
         return wrong(field, "has more than 64 entries");
     }
-    let forbidden = |ip: &&IpAddr| ip.is_unspecified() || ip.is_multicast();
+    let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
+    let forbidden = |ip: &&IpAddr| ip.is_unspecified() || ip.is_multicast() || **ip == broadcast;
     if written.ips.iter().any(|ip| forbidden(&ip)) {
         return wrong("ips", "has an address that is no server's");
     }
@@ -355,6 +356,7 @@ mod tests {
             ),
             ("port", text.replace("32379", "0")),
             ("ips", text.replace("192.0.2.1", "224.0.0.1")),
+            ("ips", text.replace("192.0.2.1", "255.255.255.255")),
             ("certificate", text.replace("for: rome", "for: oslo")),
             (
                 "certificate",

@@ -37,12 +37,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::args::{ConnectArgs, DisconnectArgs};
 use self::{args::Common, plan::Settings, progress::Goal, session::Session, steps::Plan};
 pub(super) use self::{error::ConnectError, session::NotSynced};
-use crate::cli::status::Interrupted;
+use crate::cli::interruption::until_interrupted;
 
 /// What `--help` says beyond the flags.
 pub(super) const HELP: &str = "\
@@ -169,15 +168,8 @@ fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-        let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-        tokio::select! {
-            outcome = work => outcome,
-            _ = interrupt.recv() => Err(Interrupted::new("run the command again to complete it").into()),
-            _ = terminate.recv() => Err(Interrupted::new("run the command again to complete it").into()),
-        }
-    });
+    let last = || "run the command again to complete it".to_owned();
+    let outcome = runtime.block_on(until_interrupted(work, last));
     // A credential plugin that hangs is not waited for.
     runtime.shutdown_background();
     outcome

@@ -139,9 +139,15 @@ impl<'a> Session<'a> {
             for step in &plan.steps {
                 let row = Row::of(step, sites);
                 if let Some(write) = &step.write {
-                    write::write(&self.places[step.site], write, mode).await?;
+                    let mut unheard = Unheard::of(mode, row.full_line());
+                    let written = write::write(&self.places[step.site], write, mode).await;
+                    unheard.mode = Mode::Trial;
+                    if written.is_err() && mode == Mode::Trial {
+                        note("nothing was written: every write is tried before the first is meant");
+                    }
+                    written?;
                     if mode == Mode::Real {
-                        self.progress(&format!("written: {}", row.full_line()));
+                        note(&format!("written: {}", row.full_line()));
                     }
                 }
                 let told = self
@@ -279,9 +285,34 @@ impl<'a> Session<'a> {
     /// What happens meanwhile, on standard error.
     fn progress(&self, text: &str) {
         if self.common.output == Output::Text {
-            render::note(&render::printable(text));
+            note(text);
         }
     }
+}
+
+/// Whoever interrupts a write is told that it may have been done.
+struct Unheard {
+    mode: Mode,
+    line: String,
+}
+
+impl Unheard {
+    fn of(mode: Mode, line: String) -> Self {
+        Self { mode, line }
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        if self.mode == Mode::Real {
+            note(&format!("may have been written: {}", self.line));
+        }
+    }
+}
+
+/// Says something on standard error, whatever the form of the answer is.
+fn note(text: &str) {
+    render::note(&render::printable(text));
 }
 
 fn kubeconfigs(common: &Common) -> Vec<PathBuf> {

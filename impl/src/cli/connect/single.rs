@@ -27,12 +27,8 @@ pub(super) async fn run(args: &ConnectArgs, session: &mut Session<'_>) -> Result
         Some(file) => Some(read(file.clone()).await?),
         None => None,
     };
-    if let (Some(file), false) = (&args.file, args.overwrite)
-        && file.symlink_metadata().is_ok()
-    {
-        let file = file.display();
-        let problem = format!("--file {file}: exists; choose another, or --overwrite");
-        return Err(ConnectError::Flags(problem).into());
+    if let Some(file) = &args.file {
+        check_place(file, args.overwrite).map_err(ConnectError::Flags)?;
     }
     let context = &args.common.contexts[0];
     let wishes = [args.wish(context)];
@@ -55,6 +51,28 @@ pub(super) async fn run(args: &ConnectArgs, session: &mut Session<'_>) -> Result
         write_invitation(&sites[0], guest, endpoint.as_ref(), (file, args))?;
     }
     session.finish(&sites, &plan, Goal::Synced).await
+}
+
+/// Whether a file with a key can be put there: looked at before anybody is let in.
+fn check_place(file: &Path, overwrite: bool) -> Result<(), String> {
+    let name = file.display();
+    match file.symlink_metadata() {
+        Ok(found) if !found.is_file() => Err(format!(
+            "--file {name}: is there, and no file; choose another"
+        )),
+        Ok(_) if !overwrite => Err(format!(
+            "--file {name}: exists; choose another, or --overwrite"
+        )),
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let (dir, _) = certs::split(file).map_err(|error| error.to_string())?;
+            let there = dir.is_dir();
+            let dir = dir.display();
+            there.then_some(()).ok_or_else(|| {
+                format!("--file {name}: there is no directory {dir}; make it, or choose another")
+            })
+        }
+    }
 }
 
 /// Reads an invitation on a thread of its own: a pipe may never say anything, and who waits for it is to be interrupted.

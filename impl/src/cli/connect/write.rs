@@ -232,6 +232,9 @@ fn labels() -> Value {
     json!({MADE_BY.0: MADE_BY.1, "app.kubernetes.io/part-of": "tombolo"})
 }
 
-fn failed(place: &Place, what: String, source: kube::Error) -> Error {
+fn failed(place: &Place, mut what: String, source: kube::Error) -> Error {
+    if !matches!(source, kube::Error::Api(_)) {
+        what += ", or hear that it was done";
+    }
     Error::api(&place.context, what, source)
 }

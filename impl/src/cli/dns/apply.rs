@@ -23,7 +23,7 @@ use super::{
     args::ConfigureArgs,
     error::Error,
     observe::{MADE_BY, Observed, ROLE},
-    plan::{BEFORE, Change},
+    plan::{BEFORE, Change, PENDING},
     rights,
 };
 
@@ -126,7 +126,10 @@ pub async fn write(client: &Client, change: &Change) -> Result<(), Error> {
     let patch = json!({
         "metadata": {
             "resourceVersion": change.resource_version,
-            "annotations": { BEFORE: change.note },
+            "annotations": {
+                BEFORE: change.note,
+                PENDING: change.restart.then(|| "true"),
+            },
         },
         "data": { "Corefile": change.to },
     });
@@ -161,6 +164,22 @@ pub async fn restart(client: &Client, args: &ConfigureArgs, now: Timestamp) -> R
     let patched = api.patch(name, &parameters, &Patch::Merge(&patch)).await;
     patched.map(drop).map_err(|source| Error::Write {
         what: format!("restart Deployment {}/{name}", args.coredns_namespace),
+        source: source.into(),
+    })
+}
+
+/// Notes that CoreDNS has been restarted since its Corefile was written.
+pub async fn restarted(client: &Client, args: &ConfigureArgs) -> Result<(), Error> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &args.coredns_namespace);
+    let name = &args.coredns_configmap_name;
+    let patch = json!({ "metadata": { "annotations": { PENDING: null } } });
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patched = api.patch(name, &parameters, &Patch::Merge(&patch)).await;
+    patched.map(drop).map_err(|source| Error::Write {
+        what: format!("write ConfigMap {}/{name}", args.coredns_namespace),
         source: source.into(),
     })
 }

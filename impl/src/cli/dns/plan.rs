@@ -20,6 +20,10 @@ pub use undo::undo;
 /// Annotation of a ConfigMap that was configured: the Corefile from before, for `--undo`.
 pub const BEFORE: &str = "tombolo/corefile-before";
 
+/// Annotation of the ConfigMap of a CoreDNS that has yet to be restarted, since its Corefile was written and has no plugin
+/// `reload`: a run may end between the two.
+pub const PENDING: &str = "tombolo/restart-pending";
+
 /// Key of the Corefile in its ConfigMap.
 const COREFILE_KEY: &str = "Corefile";
 
@@ -65,6 +69,8 @@ pub struct Change {
     pub to: String,
     /// What is noted for `--undo`; nothing when this is one.
     pub note: Option<String>,
+    /// Whether its server has to be restarted to see it.
+    pub restart: bool,
 }
 
 /// What is to be done with CoreDNS' right to read imports.
@@ -108,6 +114,23 @@ impl Plan {
         });
     }
 
+    /// Plans a restart of CoreDNS, if it sees its Corefile only then: the one to be written, or one that an earlier run wrote.
+    fn restart(&mut self, observed: &Observed, args: &ConfigureArgs) {
+        let pending = observed.config.annotations().contains_key(PENDING);
+        if let Some(change) = &mut self.corefile {
+            let changed = change.to != change.from;
+            change.restart = pending || changed && corefile::reloads(&change.to) == Ok(false);
+            self.restart = change.restart;
+        } else if pending {
+            self.restart = true;
+            let name = format!(
+                "Deployment {}/{}",
+                args.coredns_namespace, args.coredns_deployment_name
+            );
+            self.add(Level::Missing, "CoreDNS", format!("{name}: has yet to be restarted: its Corefile was written and has no plugin reload"));
+        }
+    }
+
     fn new() -> Self {
         Self {
             findings: Vec::new(),
@@ -148,10 +171,7 @@ pub fn configure(observed: &Observed, args: &ConfigureArgs) -> Plan {
                     );
                 }
                 plan.corefile = edit(&mut plan, "Corefile", &observed.config, text, edited);
-                plan.restart = plan
-                    .corefile
-                    .as_ref()
-                    .is_some_and(|it| corefile::reloads(&it.to) == Ok(false));
+                plan.restart(observed, args);
                 managed(&mut plan, &object, &observed.config);
             }
         },
@@ -272,9 +292,12 @@ fn writable(plan: &mut Plan, subject: &'static str, config: &ConfigMap, note: &s
             format!("{object}: is immutable; make it anew without `immutable`"),
         );
     }
-    let others = config.annotations().iter().filter(|it| it.0 != BEFORE);
+    let own = [BEFORE, PENDING];
+    let others = config.annotations().iter();
+    let others = others.filter(|it| !own.contains(&it.0.as_str()));
     let sizes = others.map(|(key, value)| key.len() + value.len());
-    if BEFORE.len() + note.len() + sizes.sum::<usize>() > ANNOTATIONS_MAX {
+    let own = BEFORE.len() + note.len() + PENDING.len() + "true".len();
+    if own + sizes.sum::<usize>() > ANNOTATIONS_MAX {
         plan.add(Level::Blocked, subject, format!("{object}: is too large to be kept for --undo in an annotation, of which an object has 256 KiB at most; shorten the Corefile, or its annotations"));
     }
 }
@@ -295,6 +318,7 @@ fn change(config: &ConfigMap, from: &str, to: String, note: Option<String>) -> C
         from: from.to_owned(),
         to,
         note,
+        restart: false,
     }
 }
 

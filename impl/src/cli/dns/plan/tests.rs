@@ -78,6 +78,10 @@ fn done(mut observed: Observed, plan: &Plan) -> Observed {
                 .insert(BEFORE.to_owned(), note.clone()),
             None => config.annotations_mut().remove(BEFORE),
         };
+        if change.restart {
+            let pending = (PENDING.to_owned(), "true".to_owned());
+            config.annotations_mut().extend([pending]);
+        }
     };
     if let Some(change) = &plan.corefile {
         apply(&mut observed.config, change);
@@ -181,9 +185,23 @@ fn without_the_plugin_reload_coredns_is_restarted_there_and_back() {
     let plan = configure(&observed, &args);
 
     assert!(plan.restart);
-    let after = done(observed, &plan);
+    let unseen = done(observed, &plan);
+    let mut after = unseen.clone();
+    after.config.annotations_mut().remove(PENDING);
     assert!(!configure(&after, &args).restart);
     assert!(undo(&after, &args).restart);
+    // A run that ended before the restart: the next one does it, in either direction.
+    let again = configure(&unseen, &args);
+    assert_eq!((again.restart, &again.corefile), (true, &None));
+    let missing = again.texts(Level::Missing);
+    assert!(
+        missing.len() == 1 && missing[0].contains("has yet to be restarted"),
+        "{missing:?}"
+    );
+    let back = undo(&unseen, &args);
+    assert!(back.restart && back.corefile.as_ref().unwrap().restart);
+    let unseen = done(unseen, &back);
+    assert!(undo(&unseen, &args).restart);
 }
 
 #[test]

@@ -21,10 +21,7 @@ pub fn undo(observed: &Observed, args: &ConfigureArgs) -> Plan {
         &zones,
         corefile::undo,
     );
-    plan.restart = plan
-        .corefile
-        .as_ref()
-        .is_some_and(|it| it.to != it.from && corefile::reloads(&it.to) == Ok(false));
+    plan.restart(observed, args);
     if let Some(config) = &observed.node_local_config {
         plan.node_local = taken_back(
             &mut plan,
