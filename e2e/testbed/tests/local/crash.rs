@@ -152,13 +152,7 @@ pub(crate) async fn down_removes_all() -> Result<()> {
 /// Whoever is told that the clusters can be ended can end them at once.
 pub(crate) async fn up_is_interrupted() -> Result<()> {
     let temporary = tempfile::tempdir()?;
-    let mut up = Command::new(env!("CARGO_BIN_EXE_tombolo-testbed"))
-        .args(["up", "1"])
-        .env("TMPDIR", temporary.path())
-        .env("TOMBOLO_CLUSTERS", "local")
-        .env_remove("KEEP")
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut up = up(&temporary).stdout(Stdio::piped()).spawn()?;
     let stdout = BufReader::new(up.stdout.take().context("a pipe")?);
     let told = stdout
         .lines()
@@ -178,13 +172,7 @@ pub(crate) async fn up_is_interrupted_while_it_starts() -> Result<()> {
     // What there is in the directory of the run, from early to late.
     for reached in ["", "images", "a/etcd.log", "a/kube-apiserver.log"] {
         let temporary = tempfile::tempdir()?;
-        let mut up = Command::new(env!("CARGO_BIN_EXE_tombolo-testbed"))
-            .args(["up", "1"])
-            .env("TMPDIR", temporary.path())
-            .env("TOMBOLO_CLUSTERS", "local")
-            .env_remove("KEEP")
-            .process_group(0)
-            .spawn()?;
+        let mut up = up(&temporary).process_group(0).spawn()?;
         let what = format!("a run with `{reached}`");
         let begun = eventually(BUDGET, &what, async || {
             let runs = fs::read_dir(temporary.path()).map_err(|it| it.to_string())?;
@@ -201,6 +189,16 @@ pub(crate) async fn up_is_interrupted_while_it_starts() -> Result<()> {
         is_empty(temporary.path()).await?;
     }
     Ok(())
+}
+
+/// Starts one cluster, in that directory.
+fn up(temporary: &TempDir) -> Command {
+    let mut up = Command::new(env!("CARGO_BIN_EXE_tombolo-testbed"));
+    up.args(["up", "1"])
+        .env("TMPDIR", temporary.path())
+        .env("TOMBOLO_CLUSTERS", "local")
+        .env_remove("KEEP");
+    up
 }
 
 async fn is_empty(directory: &Path) -> Result<()> {

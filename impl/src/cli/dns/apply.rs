@@ -134,12 +134,8 @@ pub async fn write(client: &Client, change: &Change) -> Result<(), Error> {
         "data": { "Corefile": change.to },
     });
     let object = format!("{}/{}", change.namespace, change.name);
-    let parameters = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     match api
-        .patch(&change.name, &parameters, &Patch::Merge(&patch))
+        .patch(&change.name, &merged(), &Patch::Merge(&patch))
         .await
     {
         Ok(_) => Ok(()),
@@ -157,11 +153,7 @@ pub async fn restart(client: &Client, args: &ConfigureArgs, now: Timestamp) -> R
     let annotations = json!({ "kubectl.kubernetes.io/restartedAt": now.to_string() });
     let patch = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
     let name = &args.coredns_deployment_name;
-    let parameters = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let patched = api.patch(name, &parameters, &Patch::Merge(&patch)).await;
+    let patched = api.patch(name, &merged(), &Patch::Merge(&patch)).await;
     patched.map(drop).map_err(|source| Error::Write {
         what: format!("restart Deployment {}/{name}", args.coredns_namespace),
         source: source.into(),
@@ -173,13 +165,17 @@ pub async fn restarted(client: &Client, args: &ConfigureArgs) -> Result<(), Erro
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &args.coredns_namespace);
     let name = &args.coredns_configmap_name;
     let patch = json!({ "metadata": { "annotations": { PENDING: null } } });
-    let parameters = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let patched = api.patch(name, &parameters, &Patch::Merge(&patch)).await;
+    let patched = api.patch(name, &merged(), &Patch::Merge(&patch)).await;
     patched.map(drop).map_err(|source| Error::Write {
         what: format!("write ConfigMap {}/{name}", args.coredns_namespace),
         source: source.into(),
     })
+}
+
+/// For changes of objects that are others'.
+fn merged() -> PatchParams {
+    PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
