@@ -27,6 +27,7 @@ pub(super) use self::report::Process;
 pub(super) use self::report::Report;
 use super::{
     args::{Output, StatusArgs},
+    interruption::until_interrupted,
     render,
 };
 use crate::{cluster::client, status::Verdict};
