@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use std::{
-    process::{Command, Output},
+    io::{BufRead as _, BufReader},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -21,6 +22,7 @@ use kube::{
     Api, Resource, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tombolo::cli::{
@@ -55,6 +57,7 @@ async fn coredns_is_configured_checked_and_taken_back() {
     missing_rights_are_named(cluster).await;
     the_cache_on_nodes_is_configured_too(cluster).await;
     pods_that_do_not_answer_are_no_proof(cluster).await;
+    an_interrupted_run_is_completed_by_the_next(cluster).await;
 }
 
 async fn nothing_is_switched_on_before_the_api_is_served(cluster: &Cluster) {
@@ -331,6 +334,30 @@ async fn pods_that_do_not_answer_are_no_proof(cluster: &Cluster) {
     );
     assert_eq!(run(cluster, &namespace, &["--undo"]).status.code(), Some(0));
     assert!(role(cluster).await.is_none());
+}
+
+/// Who ends a run that waits is told that what is done stays done, and the next run waits on.
+async fn an_interrupted_run_is_completed_by_the_next(cluster: &Cluster) {
+    let namespace = core_dns(cluster, COREFILE, "coredns:1.12.2").await;
+    for signal in [Signal::INT, Signal::TERM] {
+        let arguments = arguments(cluster, &namespace, &[]);
+        let mut first = Command::new(env!("CARGO_BIN_EXE_tombolo"))
+            .args(&arguments)
+            .env_remove("KUBECONFIG")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+        assert!(lines.any(|it| it.unwrap().contains("waiting for the pods of CoreDNS")));
+
+        kill_process(Pid::from_child(&first), signal).unwrap();
+
+        let ended = first.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        says(&ended, &["interrupted", "what is done stays done"]);
+    }
+    assert_eq!(run(cluster, &namespace, &["--undo"]).status.code(), Some(0));
 }
 
 /// A namespace with CoreDNS' objects, without pods.

@@ -128,7 +128,7 @@ pub async fn write(client: &Client, change: &Change) -> Result<(), Error> {
             "resourceVersion": change.resource_version,
             "annotations": {
                 BEFORE: change.note,
-                PENDING: change.restart.then(|| "true"),
+                PENDING: change.restart.then_some("true"),
             },
         },
         "data": { "Corefile": change.to },
