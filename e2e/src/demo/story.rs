@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use tombolo_api::v1beta1::ServiceExport;
-use tombolo_testbed::{Cluster, Component, Provider, Testbed, interruption};
+use tombolo_testbed::{Cluster, Component, Provider, Testbed, eventually, interruption};
 
 use super::{
     Options,
@@ -276,34 +276,34 @@ impl<'t> Demo<'t> {
         if !self.nodes {
             return Ok(());
         }
-        let (cluster, start) = (self.testbed.cluster(cluster), Instant::now());
+        let cluster = self.testbed.cluster(cluster);
         // A pod that is in the rotation with four others is missed by one in 800 looks.
         let times = 6 * servers.len().max(1);
-        loop {
-            let answers = pods::ask(cluster, times).await?;
-            if answers.keys().map(String::as_str).collect::<BTreeSet<_>>()
-                == servers.iter().copied().collect()
-            {
-                let counts: Vec<_> = answers.iter().map(|(it, n)| format!("{n} {it}")).collect();
-                let by = if counts.is_empty() {
-                    "nobody".to_owned()
-                } else {
-                    counts.join(", ")
-                };
-                let asked = format!(
-                    "a pod of {} asks {} {times} times",
-                    cluster.name(),
-                    pods::name()
-                );
-                self.screen.say(&format!("{asked}; answered by: {by}"));
-                return Ok(());
-            }
-            if start.elapsed() > PATIENCE {
-                self.testbed.keep_logs("a step of the demo was in vain");
-                bail!("waited {PATIENCE:?} for answers by {servers:?}, seen: {answers:?}");
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        let wanted: BTreeSet<_> = servers.iter().copied().collect();
+        let what = format!("answers by {servers:?}");
+        let answers = eventually(PATIENCE, &what, async || {
+            let answers = pods::ask(cluster, times).await;
+            let answers = answers.map_err(|error| format!("{error:#}"))?;
+            let same = answers
+                .keys()
+                .map(String::as_str)
+                .eq(wanted.iter().copied());
+            same.then(|| answers.clone())
+                .ok_or_else(|| format!("{answers:?}"))
+        });
+        let answers = answers
+            .await
+            .inspect_err(|_| self.testbed.keep_logs("a step of the demo was in vain"))?;
+        let counts: Vec<_> = answers.iter().map(|(it, n)| format!("{n} {it}")).collect();
+        let by = if counts.is_empty() {
+            "nobody".to_owned()
+        } else {
+            counts.join(", ")
+        };
+        let (name, host) = (cluster.name(), pods::name());
+        let asked = format!("a pod of {name} asks {host} {times} times");
+        self.screen.say(&format!("{asked}; answered by: {by}"));
+        Ok(())
     }
 
     async fn until(&mut self, what: &str, holds: impl Fn(&[Row]) -> bool) -> Result<()> {

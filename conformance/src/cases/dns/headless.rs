@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::try_join_all;
-use k8s_openapi::api::{core::v1::Service, discovery::v1::Endpoint};
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use simple_dns::TYPE;
 use tombolo_api::keys;
@@ -11,7 +11,10 @@ use tombolo_api::keys;
 use super::{NEEDS, answer_until};
 use crate::{
     case::{Case, Failure, Feature, Outcome},
-    cases::endpoints::{slices::imported, state::labelled},
+    cases::endpoints::{
+        slices::imported,
+        state::{is_ready, labelled},
+    },
     context::Context,
     expect::of_type,
     lookup::{self, CLUSTERSET, Lookup},
@@ -144,12 +147,6 @@ async fn headless(ctx: &Context) -> Outcome {
         .await?;
     }
     Ok(())
-}
-
-/// Ready, as far as is known (a condition that is not there counts as true).
-fn is_ready(endpoint: &Endpoint) -> bool {
-    let conditions = endpoint.conditions.as_ref();
-    conditions.is_none_or(|it| it.ready != Some(false))
 }
 
 async fn pods(ctx: &Context) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::{ResourceExt as _, api::ListParams};
 use tombolo_api::keys;
 
@@ -90,14 +90,17 @@ pub async fn labelled(
     Ok(ctx.api::<EndpointSlice>(cluster).list(&list).await?.items)
 }
 
+/// Ready, as far as is known: a condition that is not there counts as true.
+pub fn is_ready(endpoint: &Endpoint) -> bool {
+    let conditions = endpoint.conditions.as_ref();
+    conditions.and_then(|it| it.ready) != Some(false)
+}
+
 /// Where traffic can go by those slices: ready endpoints, per port.
 pub fn ready_targets(slices: &[EndpointSlice]) -> BTreeSet<Target> {
     let mut targets = BTreeSet::new();
     for slice in slices {
-        let ready = slice.endpoints.iter().flatten().filter(|endpoint| {
-            let conditions = endpoint.conditions.as_ref();
-            conditions.and_then(|conditions| conditions.ready) != Some(false)
-        });
+        let ready = slice.endpoints.iter().flatten().filter(|it| is_ready(it));
         let addresses = ready.flat_map(|endpoint| &endpoint.addresses);
         for address in addresses.filter_map(|address| address.parse().ok()) {
             for port in slice.ports.iter().flatten() {

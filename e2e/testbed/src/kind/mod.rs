@@ -286,10 +286,8 @@ impl Ground {
     }
 
     async fn create(&self, name: &str, config: &Path, kubeconfig: &Path) -> Result<(), Error> {
-        let (config, kubeconfig) = (
-            config.display().to_string(),
-            kubeconfig.display().to_string(),
-        );
+        let config = config.display().to_string();
+        let kubeconfig = kubeconfig.display().to_string();
         let words = [
             "create",
             "cluster",

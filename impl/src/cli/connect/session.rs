@@ -139,9 +139,9 @@ impl<'a> Session<'a> {
             for step in &plan.steps {
                 let row = Row::of(step, sites);
                 if let Some(write) = &step.write {
-                    let mut unheard = Unheard::of(mode, row.full_line());
+                    let mut unheard = Unheard((mode == Mode::Real).then(|| row.full_line()));
                     let written = write::write(&self.places[step.site], write, mode).await;
-                    unheard.mode = Mode::Trial;
+                    unheard.0 = None;
                     if written.is_err() && mode == Mode::Trial {
                         note("nothing was written: every write is tried before the first is meant");
                     }
@@ -290,22 +290,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whoever interrupts a write is told that it may have been done.
-struct Unheard {
-    mode: Mode,
-    line: String,
-}
-
-impl Unheard {
-    fn of(mode: Mode, line: String) -> Self {
-        Self { mode, line }
-    }
-}
+/// A write that is under way: whoever interrupts it is told that it may have been done.
+struct Unheard(Option<String>);
 
 impl Drop for Unheard {
     fn drop(&mut self) {
-        if self.mode == Mode::Real {
-            note(&format!("may have been written: {}", self.line));
+        if let Some(line) = &self.0 {
+            note(&format!("may have been written: {line}"));
         }
     }
 }
