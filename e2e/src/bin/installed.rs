@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use tombolo_e2e::installed::{Authorities, Mesh};
-use tombolo_testbed::{interruption, tombolo};
+use tombolo_testbed::{interruption, tombolo, unless_interrupted};
 
 /// Starts clusters with nodes, installs the chart in each, joins them, and says how to reach them, until Ctrl-C.
 #[derive(Debug, Parser)]
@@ -32,11 +32,8 @@ async fn main() -> ExitCode {
 
 async fn until_interrupted(arguments: &Arguments) -> Result<()> {
     let interrupted = interruption().context("listen to Ctrl-C")?;
-    tokio::select! {
-        biased;
-        () = interrupted => Ok(()),
-        ended = run(arguments) => ended,
-    }
+    let ended = unless_interrupted(interrupted, run(arguments)).await;
+    ended.unwrap_or(Ok(()))
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {

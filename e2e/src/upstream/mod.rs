@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::installed::{Authorities, Mesh};
-use tombolo_testbed::{Cluster, interruption};
+use tombolo_testbed::{Cluster, interruption, unless_interrupted};
 
 /// How many clusters it gets.
 const CLUSTERS: usize = 2;
@@ -29,14 +29,11 @@ pub async fn run(program: PathBuf, flags: &[String], reports: PathBuf) -> Outcom
         Err(error) => return Outcome::Untested(format!("listen to Ctrl-C: {error}")),
     };
     tokio::pin!(interrupt);
-    let mesh = tokio::select! {
-        biased;
-        () = &mut interrupt => return Outcome::Interrupted,
-        mesh = Mesh::start(CLUSTERS, Authorities::OfEach) => mesh,
-    };
-    let mesh = match mesh {
-        Ok(mesh) => mesh,
-        Err(error) => return Outcome::Untested(format!("{error:#}")),
+    let start = Mesh::start(CLUSTERS, Authorities::OfEach);
+    let mesh = match unless_interrupted(&mut interrupt, start).await {
+        None => return Outcome::Interrupted,
+        Some(Ok(mesh)) => mesh,
+        Some(Err(error)) => return Outcome::Untested(format!("{error:#}")),
     };
     let suite = match of(&mesh, program, flags, reports) {
         Ok(suite) => suite,

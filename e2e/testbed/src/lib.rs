@@ -49,7 +49,7 @@ pub use engine::{Engine, MissingEngine};
 pub use error::Error;
 pub use exec::ExecOutput;
 pub use forwarder::Forwarder;
-pub use interruption::interruption;
+pub use interruption::{interruption, unless_interrupted};
 pub use kind::{KindError, KindTools, MissingKind};
 pub use local::LocalError;
 pub use own_address::own_address;

@@ -9,7 +9,7 @@
 
 use std::{
     fmt, fs, io,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -23,6 +23,8 @@ use crate::records::Record;
 /// data of servers; `keep-all` keeps those too.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
+echo watching
+exec >/dev/null
 pids=' ' groups='' containers=''
 while read -r verb name; do
   case $verb in
@@ -77,6 +79,9 @@ pub(crate) const RECORDS: &str = "records";
 /// Environment variable that keeps the directory of every run, data included.
 const KEEP: &str = "KEEP";
 
+/// How often a watchdog is started that ends before it watches.
+const MAX_STARTS: usize = 3;
+
 /// Directories of the runs of this process that are alive; a panic marks all of them as worth keeping.
 static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -91,6 +96,31 @@ pub(crate) struct Run {
 struct Watchdog {
     child: Child,
     pipe: Option<ChildStdin>,
+}
+
+impl Watchdog {
+    fn start(directory: &Path) -> io::Result<Self> {
+        let mut child = Command::new("sh")
+            .args(["-c", WATCHDOG, "tombolo-testbed-watchdog"])
+            .arg(directory)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let pipe = child.stdin.take();
+        Ok(Self { child, pipe })
+    }
+
+    /// Waits until it is one that signals do not end: before, Ctrl-C may have reached it too.
+    fn watches(&mut self) -> bool {
+        let mut said = String::new();
+        let stdout = self.child.stdout.take();
+        // What cannot be read was not said.
+        let _ = stdout.map(|it| BufReader::new(it).read_line(&mut said));
+        said == "watching\n"
+    }
 }
 
 impl Run {
@@ -124,20 +154,22 @@ impl Run {
 
     /// Starts a watchdog for a directory that exists. What it is told of is ended when the value is dropped.
     pub(crate) fn watch(directory: PathBuf) -> io::Result<Self> {
-        let mut child = Command::new("sh")
-            .args(["-c", WATCHDOG, "tombolo-testbed-watchdog"])
-            .arg(&directory)
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        let pipe = child.stdin.take();
-        Ok(Self {
-            directory,
-            watchdog: Mutex::new(Watchdog { child, pipe }),
-        })
+        let mut tries = 0;
+        loop {
+            let mut watchdog = Watchdog::start(&directory)?;
+            tries += 1;
+            if watchdog.watches() {
+                return Ok(Self {
+                    directory,
+                    watchdog: Mutex::new(watchdog),
+                });
+            }
+            let status = watchdog.child.wait()?;
+            if tries == MAX_STARTS {
+                let message = format!("the watchdog ended with {status}");
+                return Err(io::Error::other(message));
+            }
+        }
     }
 
     /// Name of this run, that of its directory.

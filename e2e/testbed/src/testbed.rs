@@ -16,6 +16,7 @@ use crate::{
     api::{ControlPlane, MAX_CLUSTERS},
     assets::{Assets, NodeAssets},
     contexts,
+    interruption::interrupted,
     kind::{self, KindTools},
     local,
     run::Run,
@@ -67,9 +68,7 @@ impl Testbed {
         let starting = ('a'..).take(n).enumerate().map(|(index, letter)| {
             ControlPlane::start(Arc::clone(&run), &assets, letter.to_string(), index)
         });
-        let planes = try_join_all(starting)
-            .await
-            .inspect_err(|_| run.keep("clusters did not start"))?;
+        let planes = told(&run, try_join_all(starting).await).await?;
         let clusters = planes.into_iter().map(Cluster::of_control_plane);
         Ok(Self {
             clusters: clusters.collect::<Result<_, _>>()?,
@@ -82,8 +81,7 @@ impl Testbed {
         let nodes = NodeAssets::find()?;
         let assets = (Assets::find()?, nodes);
         let run = Arc::new(Run::start().map_err(Error::Run)?);
-        let started = local::start(&run, assets, n).await;
-        let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
+        let started = told(&run, local::start(&run, assets, n).await).await?;
         let clusters = started.into_iter().map(Cluster::of_local);
         Ok(Self {
             clusters: clusters.collect::<Result<_, _>>()?,
@@ -94,8 +92,7 @@ impl Testbed {
     async fn start_kind(n: usize) -> Result<Self, Error> {
         let tools = KindTools::find().await?;
         let run = Arc::new(Run::start().map_err(Error::Run)?);
-        let started = kind::start(&run, tools, n).await;
-        let started = started.inspect_err(|_| run.keep("clusters did not start"))?;
+        let started = told(&run, kind::start(&run, tools, n).await).await?;
         let clusters = started.into_iter().map(Cluster::of_kind);
         Ok(Self {
             clusters: clusters.collect::<Result<_, _>>()?,
@@ -187,6 +184,14 @@ impl Testbed {
         }
         Ok(sum)
     }
+}
+
+/// Keeps the logs of a start that failed, unless that is because it was interrupted.
+async fn told<T, E>(run: &Run, started: Result<T, E>) -> Result<T, E> {
+    if started.is_err() && !interrupted().await {
+        run.keep("clusters did not start");
+    }
+    started
 }
 
 fn resident_bytes(pid: u32) -> Option<u64> {

@@ -3,7 +3,9 @@
 
 use std::{pin::pin, process::ExitCode};
 
-use tombolo_testbed::{Cluster, Error, Leftover, Provider, Testbed, down, interruption};
+use tombolo_testbed::{
+    Cluster, Error, Leftover, Provider, Testbed, down, interruption, unless_interrupted,
+};
 
 const USAGE: &str = "usage: tombolo-testbed up [CLUSTERS] | tombolo-testbed down\n\
     up    starts clusters with nodes (2), of the provider that TOMBOLO_CLUSTERS names, else local; says how to reach them, and ends them when it is interrupted\n\
@@ -57,14 +59,12 @@ fn take_down() -> ExitCode {
 async fn up(count: usize) -> Result<ExitCode, Error> {
     let mut interrupted = pin!(interruption().map_err(Error::Run)?);
     let provider = Provider::with_nodes()?;
-    let bed = tokio::select! {
-        biased;
-        () = &mut interrupted => {
-            eprintln!("interrupted");
-            return Ok(ExitCode::from(130));
-        }
-        bed = Testbed::start_with(&provider, count) => bed?,
+    let start = Testbed::start_with(&provider, count);
+    let Some(bed) = unless_interrupted(&mut interrupted, start).await else {
+        eprintln!("interrupted");
+        return Ok(ExitCode::from(130));
     };
+    let bed = bed?;
     for cluster in bed.clusters() {
         println!("{}", how_to_reach(cluster)?);
     }
