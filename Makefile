@@ -35,8 +35,8 @@ test: setup assets ## everything this machine can run, but for the programs TEST
 
 # Programs of `make e2e`, and those of them that CI has time for. The others run on clusters of provider `local` there, and no
 # program on both.
-E2E_TESTS ?= kind $(CI_E2E_TESTS) packets walkthroughs packet_faults conformance without_implementation_pods
-CI_E2E_TESTS = installed
+E2E_TESTS ?= kind $(CI_E2E_TESTS) packet_faults conformance without_implementation_pods
+CI_E2E_TESTS = installed packets walkthroughs
 
 e2e: setup assets ## E2E_TESTS (all that need nodes) on two kind clusters; needs Docker, or root and Debian's packages of it
 	@for name in $(or $(strip $(E2E_TESTS)),''); do \
