@@ -1,16 +1,17 @@
 //! What the program says to bad input: file or flag, field, what was expected, what to do; and exit code 2. Needs no cluster.
 
 use std::{
-    fs::OpenOptions,
-    os::unix::fs::OpenOptionsExt as _,
+    fs::{self, OpenOptions},
+    os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 use rustix::{
     fs::OFlags,
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, kill_process, kill_process_group},
 };
+use serde_json::json;
 
 fn run(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tombolo"))
@@ -39,7 +40,7 @@ fn names(message: &str, parts: &[&str]) {
 
 fn file(name: &str, content: &str) -> String {
     let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
-    std::fs::write(&path, content).expect("the test's directory is writable");
+    fs::write(&path, content).expect("the test's directory is writable");
     path
 }
 
@@ -192,7 +193,7 @@ fn a_normal_build_knows_no_mutant() {
 
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{output:?}");
-    let bytes = std::fs::read(program).expect("the program is readable");
+    let bytes = fs::read(program).expect("the program is readable");
     let text = String::from_utf8_lossy(&bytes);
     for part in ["TOMBOLO_MUTANT", "newest-wins", "wrong on purpose"] {
         assert!(!text.contains(part), "{program} contains {part:?}");
@@ -258,7 +259,7 @@ fn an_empty_variable_names_no_kubeconfig() {
 fn who_waits_for_an_invitation_from_a_pipe_can_be_interrupted() {
     let kubeconfig = file("kubeconfig-of-a-guest", KUBECONFIG);
     let pipe = file(&format!("invitation-{}", std::process::id()), "");
-    std::fs::remove_file(&pipe).expect("it is there");
+    fs::remove_file(&pipe).expect("it is there");
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("mkfifo runs").success());
     let waiting = Command::new(env!("CARGO_BIN_EXE_tombolo"))
@@ -280,9 +281,53 @@ fn who_waits_for_an_invitation_from_a_pipe_can_be_interrupted() {
         waiting.kill().expect("it can be ended");
         waiting.wait().expect("it can be waited for");
     }
-    std::fs::remove_file(&pipe).expect("it is there");
+    fs::remove_file(&pipe).expect("it is there");
     assert!(writer.is_some(), "nobody reads the pipe");
     assert_eq!(ended.and_then(|it| it.code()), Some(130));
+}
+
+/// Ctrl-C in a terminal ends the program that hands out credentials, too.
+#[test]
+fn an_interrupted_credential_plugin_is_not_told_as_a_failure() {
+    for command in ["status", "dns configure", "connect east west"] {
+        let name = format!("plugin-{}-{}", command.len(), std::process::id());
+        let asked = file(&name, "");
+        fs::remove_file(&asked).expect("it is there");
+        let user = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",
+            "args": ["-c", "touch \"$0\" && exec sleep 60", &asked] });
+        let context = json!({ "cluster": "east", "user": "admin" });
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "east",
+            "clusters": [{ "name": "east", "cluster": { "server": "https://127.0.0.1:1" } }],
+            "users": [{ "name": "admin", "user": { "exec": user } }],
+            "contexts": [{ "name": "east", "context": context }, { "name": "west", "context": context }],
+        });
+        let kubeconfig = file(&format!("{name}-kubeconfig"), &kubeconfig.to_string());
+        let asking = Command::new(env!("CARGO_BIN_EXE_tombolo"))
+            .args(command.split_whitespace())
+            .args(["--kubeconfig", &kubeconfig])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("the program runs");
+
+        let plugin = in_time(|| {
+            fs::exists(&asked)
+                .expect("it can be looked for")
+                .then_some(())
+        });
+        kill_process_group(Pid::from_child(&asking), Signal::INT).expect("it runs");
+
+        let ended = asking.wait_with_output().expect("it can be waited for");
+        fs::remove_file(&kubeconfig).expect("it is there");
+        assert!(
+            plugin.is_some(),
+            "{command}: the plugin did not run: {ended:?}"
+        );
+        fs::remove_file(&asked).expect("it is there");
+        assert_eq!(ended.status.code(), Some(130), "{command}: {ended:?}");
+    }
 }
 
 /// What is there within 30 s.

@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
 
 async fn until_interrupted(arguments: &Arguments) -> Result<()> {
     let interrupted = interruption().context("listen to Ctrl-C")?;
-    let ended = unless_interrupted(interrupted, run(arguments)).await;
+    let ended = unless_interrupted(interrupted, Box::pin(run(arguments))).await;
     ended.unwrap_or(Ok(()))
 }
 

@@ -29,7 +29,7 @@ pub async fn run(program: PathBuf, flags: &[String], reports: PathBuf) -> Outcom
         Err(error) => return Outcome::Untested(format!("listen to Ctrl-C: {error}")),
     };
     tokio::pin!(interrupt);
-    let start = Mesh::start(CLUSTERS, Authorities::OfEach);
+    let start = Box::pin(Mesh::start(CLUSTERS, Authorities::OfEach));
     let mesh = match unless_interrupted(&mut interrupt, start).await {
         None => return Outcome::Interrupted,
         Some(Ok(mesh)) => mesh,
