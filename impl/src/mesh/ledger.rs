@@ -156,6 +156,13 @@ impl<V: PartialEq + Clone + From<Vec<u8>>> Ledger<V> {
             .is_some_and(|stored| stored.writer == Writer::Alike)
     }
 
+    /// The keys that were left to another process.
+    pub(in crate::mesh) fn lent(&self) -> impl Iterator<Item = &str> {
+        let lent = self.keys.iter();
+        let lent = lent.filter(|(_, stored)| stored.writer == Writer::Alike);
+        lent.map(|(key, _)| key.as_str())
+    }
+
     /// This process deleted a key.
     pub(in crate::mesh) fn deleted(&mut self, key: &str, revision: i64) {
         if let Some(stored) = self.keys.get_mut(key)

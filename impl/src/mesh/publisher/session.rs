@@ -1,6 +1,6 @@
 //! One incarnation of the store after the other: list the own keys, follow them, and begin anew when the store was lost.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream::select_all};
 use tokio::time::{MissedTickBehavior, interval};
@@ -118,19 +118,41 @@ impl<S: KvStore> Publisher<S> {
         let keys = entries.len();
         match state.fence.renew(seen, fence) {
             Fenced::Outdated => return false,
-            Fenced::Same => state.ledger.relist(entries),
+            Fenced::Same => {
+                state.lent_gone = self.lent_and_gone(&state, &entries);
+                state.ledger.relist(entries);
+                // Nobody who lives takes the configuration away.
+                if state.lent_gone.contains(&self.keys.config) {
+                    state.fence.outdate();
+                    return false;
+                }
+            }
             Fenced::Renewed => {
+                state.lent_gone.clear();
                 state.ledger.relist(entries);
                 state.ledger.disown(&self.keys.canaries);
             }
         }
         info!(keys, "listed the own keys");
-        state.lent_gone.clear();
         state.listed = true;
         self.mark_all(&state);
+        state.lent_gone.iter().for_each(|key| self.mark(key));
         // Nobody watches the heartbeat: what took other keys may have taken it too.
         self.beat.notify_one();
         true
+    }
+
+    /// Records and configuration that were left to another publisher and are not in this list.
+    fn lent_and_gone(&self, state: &State, entries: &[Entry]) -> BTreeSet<String> {
+        let lent = state.ledger.lent().map(str::to_owned);
+        let mut gone: BTreeSet<_> = lent.chain(state.lent_gone.iter().cloned()).collect();
+        gone.retain(|key| !key.starts_with(&self.keys.canaries));
+        if !gone.is_empty() {
+            for entry in entries {
+                gone.remove(&entry.key);
+            }
+        }
+        gone
     }
 
     /// Takes in what happened to the own keys; what was not done by this process is put right. False when a canary or the

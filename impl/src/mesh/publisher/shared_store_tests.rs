@@ -5,19 +5,20 @@ use tombolo_core::wire::key::Resource;
 
 use super::{
     testkit::{
-        EXPORT, Running, SERVICE, absent, all_canaries, canary, contains, entry, on_both_stores,
-        present, slice,
+        CONFIG, EXPORT, Running, SERVICE, absent, all_canaries, canary, contains, entry,
+        on_both_stores, present, slice,
     },
     *,
 };
 use crate::kvstore::{
-    LeaseId, Scope,
+    Entry, LeaseId, Scope,
     testing::{Etcd, Memory, Subject, eventually},
 };
 
 on_both_stores!(
     two_publishers_leave_what_the_other_has_written_alike,
     what_went_with_the_lease_of_another_publisher_comes_back_before_new_canaries,
+    a_configuration_that_was_anothers_comes_back_before_new_canaries,
 );
 
 /// How long nothing may be written to count as rest: some hundred writes of two that fight.
@@ -65,11 +66,8 @@ async fn two_publishers_leave_what_the_other_has_written_alike<S: Subject>(subje
     all_canaries(&store).await;
 }
 
-async fn what_went_with_the_lease_of_another_publisher_comes_back_before_new_canaries<
-    S: Subject,
->(
-    subject: S,
-) {
+/// Two publishers of one cluster, of which the second wrote the records last, and a canary of that time.
+async fn two_at_rest<S: Subject>(subject: &S) -> (Running<S::Store>, Running<S::Store>, Entry) {
     let store = subject.store();
     let first = Running::start(subject.store());
     first.list_all();
@@ -83,25 +81,58 @@ async fn what_went_with_the_lease_of_another_publisher_comes_back_before_new_can
     })
     .await;
     at_rest(&store).await;
-    let of_second = lease(&store, SERVICE).await.unwrap();
     let before = entry(&store, &canary(Resource::Services)).await.unwrap();
+    (first, second, before)
+}
+
+/// Waits for canaries that were written after all of these keys, on another lease than that one.
+async fn new_canaries<S: KvStore>(store: &S, before: &Entry, keys: &[&str]) {
+    for resource in Resource::ALL {
+        let key = canary(resource);
+        eventually("the canary comes after the records", async || {
+            let mut last = 0;
+            for key in keys {
+                last = last.max(
+                    entry(store, key)
+                        .await
+                        .map_or(i64::MAX, |it| it.mod_revision),
+                );
+            }
+            let canary = entry(store, &key).await;
+            canary.is_some_and(|it| it.mod_revision > last && it.lease != before.lease)
+        })
+        .await;
+    }
+}
+
+async fn what_went_with_the_lease_of_another_publisher_comes_back_before_new_canaries<
+    S: Subject,
+>(
+    subject: S,
+) {
+    let store = subject.store();
+    let (first, second, before) = two_at_rest(&subject).await;
+    let of_second = lease(&store, SERVICE).await.unwrap();
 
     second.stop().await;
     store.revoke(of_second).await.unwrap();
 
     present(&store, SERVICE).await;
     present(&store, EXPORT).await;
-    for resource in Resource::ALL {
-        let key = canary(resource);
-        eventually("the canary comes after the records", async || {
-            let canary = entry(&store, &key).await;
-            let service = entry(&store, SERVICE).await.unwrap().mod_revision;
-            let export = entry(&store, EXPORT).await.unwrap().mod_revision;
-            canary
-                .is_some_and(|it| it.mod_revision > service.max(export) && it.lease != before.lease)
-        })
-        .await;
-    }
+    new_canaries(&store, &before, &[SERVICE, EXPORT]).await;
+    at_rest(&store).await;
+    first.stop().await;
+}
+
+/// Nobody who lives deletes it.
+async fn a_configuration_that_was_anothers_comes_back_before_new_canaries<S: Subject>(subject: S) {
+    let store = subject.store();
+    let (first, second, before) = two_at_rest(&subject).await;
+
+    second.stop().await;
+    store.delete(CONFIG).await.unwrap();
+
+    new_canaries(&store, &before, &[CONFIG]).await;
     at_rest(&store).await;
     first.stop().await;
 }

@@ -32,7 +32,8 @@ pub(super) fn options() -> Options {
             default_global_namespace: true,
         },
         max_connected_clusters: 255,
-        lease_ttl: Duration::from_secs(10),
+        // No lease ends by itself, however busy the machine is.
+        lease_ttl: Duration::from_mins(15),
         metrics: Metrics::default(),
         view: View::default(),
         gate: None,
