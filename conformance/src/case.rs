@@ -169,6 +169,16 @@ pub struct Failure {
     pub blame: Blame,
 }
 
+impl Failure {
+    /// The same of a step that sets a case up.
+    pub(crate) fn of_set_up(self) -> Self {
+        Self {
+            blame: Blame::SetUp,
+            ..self
+        }
+    }
+}
+
 /// What a failure speaks about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {

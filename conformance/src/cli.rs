@@ -1,7 +1,7 @@
 //! The command line of `tombolo-conformance`.
 
 use std::{
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -156,24 +156,26 @@ fn select(selection: &Selection) -> Vec<&'static Case> {
 
 fn list(selection: &Selection) -> anyhow::Result<u8> {
     let cases = select(selection);
-    for case in &cases {
-        let rules: Vec<_> = case.rules.iter().map(ToString::to_string).collect();
-        let upstream = case
-            .upstream
-            .map(|row| format!(", upstream {row}"))
-            .unwrap_or_default();
-        println!(
-            "{}: {} [{}{upstream}]",
-            case.id,
-            case.title,
-            rules.join(", ")
-        );
-    }
     anyhow::ensure!(
         !cases.is_empty(),
         "--filter: no case matches; `tombolo-conformance list` shows all"
     );
-    Ok(0)
+    shown(cases.into_iter().try_for_each(write_case))
+}
+
+fn write_case(case: &Case) -> io::Result<()> {
+    let rules: Vec<_> = case.rules.iter().map(ToString::to_string).collect();
+    let upstream = case
+        .upstream
+        .map(|row| format!(", upstream {row}"))
+        .unwrap_or_default();
+    writeln!(
+        io::stdout(),
+        "{}: {} [{}{upstream}]",
+        case.id,
+        case.title,
+        rules.join(", ")
+    )
 }
 
 async fn run_cases(run: Run) -> anyhow::Result<u8> {
@@ -258,7 +260,12 @@ fn show_rules(rules: &Rules) -> anyhow::Result<u8> {
         Some(path) => document::read_results(path)
             .with_context(|| format!("--report {}: expected a report of a run", path.display()))?,
     };
-    match coverage::write(&mut io::stdout(), rules.output, &results) {
+    shown(coverage::write(&mut io::stdout(), rules.output, &results))
+}
+
+/// The exit code of a command that only shows something.
+fn shown(written: io::Result<()>) -> anyhow::Result<u8> {
+    match written {
         // Whoever reads only the beginning, e.g. `head`, is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         written => written.map(|()| 0).context("standard output"),

@@ -152,10 +152,7 @@ impl Context {
         move |error| {
             let observed = with_causes(&error);
             let expected = "the API server to accept it";
-            Failure {
-                blame: Blame::SetUp,
-                ..self.failure(step, cluster, expected, observed)
-            }
+            self.failure(step, cluster, expected, observed).of_set_up()
         }
     }
 
@@ -278,7 +275,8 @@ impl Context {
         let dry_run = &dry_run;
         let expected = format!("a new export to be younger than {time}");
         let step = "the clock moves on";
-        self.until_every(CLOCK, step, (cluster, &expected), || async move {
+        let pace = (CLOCK, self.budgets.start);
+        self.until_within(pace, step, (cluster, &expected), || async move {
             let new = created(&exports.create(dry_run, rehearsal).await?);
             if new.is_some_and(|new| new > time) {
                 return Ok(());
@@ -286,6 +284,7 @@ impl Context {
             Err(format!("a new one from {new:?}").into())
         })
         .await
+        .map_err(Failure::of_set_up)
     }
 
     /// Deletes the ServiceExport.
@@ -328,21 +327,7 @@ impl Context {
         let node = self.clusters[cluster].fake_node.as_deref();
         let node = node.expect("invariant: cases with pods ask for the feature `backends`");
         let pod = objects::pod(name, node, hostname);
-        let pods = self.api::<Pod>(cluster);
-        // Admission refuses pods until the namespace has its service account.
-        self.until(
-            "create a pod",
-            cluster,
-            "the pod to be accepted",
-            || async {
-                match pods.create(&PostParams::default(), &pod).await {
-                    Ok(_) => Ok(()),
-                    Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-                    Err(error) => Err(error.into()),
-                }
-            },
-        )
-        .await?;
+        self.accepted("create a pod", cluster, &pod).await?;
         let ips: Vec<_> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
         let status = json!({ "podIP": addresses[0], "podIPs": ips, "phase": "Running" });
         self.patch_pod_status(cluster, name, status).await?;

@@ -103,13 +103,15 @@ impl Context {
         let mut changes = self.changes(cluster);
         loop {
             changes.mark_unchanged();
+            // A look that takes long is not the last one because of that.
+            let over = start.elapsed() >= budget;
             match probe().await {
                 Ok(value) => {
                     let took = start.elapsed();
                     self.waited(Wait { step, took });
                     return Ok(value);
                 }
-                Err(Seen(seen)) if start.elapsed() >= budget => {
+                Err(Seen(seen)) if over => {
                     let expected = format!("{expected} within {budget:?}");
                     return Err(self.failure(step, cluster, expected, seen));
                 }

@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::{
-    case::{Blame, Failure, Outcome},
+    case::{Failure, Outcome},
     context::Context,
     expect::Seen,
     objects::HELLO,
@@ -182,19 +182,15 @@ impl Context {
     pub async fn delete_servers(&self, cluster: usize) -> Outcome {
         let deployments = self.api::<Deployment>(cluster);
         let deleted = deployments.delete(HELLO, &DeleteParams::background()).await;
-        deleted.map(|_| ()).map_err(|error| Failure {
-            blame: Blame::SetUp,
-            ..self.failure(
-                "delete the Deployment",
-                cluster,
-                "it to be deleted",
-                error.to_string(),
-            )
+        deleted.map(|_| ()).map_err(|error| {
+            let step = "delete the Deployment";
+            let failure = self.failure(step, cluster, "it to be deleted", error.to_string());
+            failure.of_set_up()
         })
     }
 
     /// Creates a pod as soon as the namespace has its service account.
-    async fn accepted(&self, step: &'static str, cluster: usize, pod: &Pod) -> Outcome {
+    pub(crate) async fn accepted(&self, step: &'static str, cluster: usize, pod: &Pod) -> Outcome {
         let pods = self.api::<Pod>(cluster);
         let pods = &pods;
         self.started(step, cluster, "the pod to be accepted", || async move {
@@ -221,10 +217,7 @@ impl Context {
     {
         let pace = (self.budgets.poll, self.budgets.start);
         let waited = self.until_within(pace, step, (cluster, expected), probe);
-        waited.await.map_err(|failure| Failure {
-            blame: Blame::SetUp,
-            ..failure
-        })
+        waited.await.map_err(Failure::of_set_up)
     }
 }
 

@@ -176,3 +176,26 @@ fn results_come_from_a_report_and_from_nothing_else() {
 
     assert!(message.contains("expected a report of a run"), "{message}");
 }
+
+#[test]
+fn nobody_who_listens_is_no_reason_to_crash() {
+    for (arguments, code) in [
+        (&["list"][..], 0),
+        (&["rules"], 0),
+        (&["list", "--filter", "none-such"], 2),
+    ] {
+        let closed = || {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer
+        };
+        let ended = Command::new(env!("CARGO_BIN_EXE_tombolo-conformance"))
+            .args(arguments)
+            .stdout(closed())
+            .stderr(closed())
+            .status()
+            .expect("the program runs");
+
+        assert_eq!(ended.code(), Some(code), "{arguments:?}");
+    }
+}

@@ -13,7 +13,7 @@ use tombolo_api::{
 
 use super::{BOTH, in_conflict};
 use crate::{
-    case::{Blame, Case, Failure, Feature, Outcome},
+    case::{Case, Failure, Feature, Outcome},
     cases::importing::{
         content::{listed, listing},
         life::imported,
@@ -97,10 +97,8 @@ async fn export_in_one_second(ctx: &Context) -> Outcome {
         try_join(gone(ctx, 0), gone(ctx, 1)).await?;
     }
     let expected = "two exports of the same second, by the clocks of both API servers";
-    Err(Failure {
-        blame: Blame::SetUp,
-        ..ctx.failure("export in one second", 1, expected, seen)
-    })
+    let failure = ctx.failure("export in one second", 1, expected, seen);
+    Err(failure.of_set_up())
 }
 
 /// Deletes the export, and waits until it is gone.
