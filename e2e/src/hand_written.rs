@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use etcd_client::{Client, Txn, TxnOp};
-use tombolo_testbed::{Cluster, Component, Forwarder, eventually};
+use tombolo_testbed::{ClaimedPorts, Cluster, Component, Forwarder, eventually};
 
 use crate::{
     records::{EXPORTS, SERVICES, SYNCED},
@@ -21,6 +21,8 @@ pub struct HandWritten<'t> {
     namespace: String,
     store: Client,
     endpoint: String,
+    /// Nobody listens there.
+    silent: ClaimedPorts,
 }
 
 impl<'t> HandWritten<'t> {
@@ -38,6 +40,7 @@ impl<'t> HandWritten<'t> {
             namespace: namespace.to_owned(),
             store: Client::connect([&endpoint], None).await?,
             endpoint,
+            silent: ClaimedPorts::claim()?,
         };
         let config = r#"{"id":77,"capabilities":{"syncedCanaries":true,"maxConnectedClusters":255,"serviceExportsEnabled":true}}"#;
         let mut records = vec![TxnOp::put(
@@ -120,8 +123,7 @@ impl<'t> HandWritten<'t> {
 
     /// Cuts it off from a role that reads it through the forwarder, and waits until the role knows.
     pub async fn cut(&self, between: &Forwarder, reader: Component) -> Result<()> {
-        // Nobody listens there any more.
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let [nobody, _] = self.silent.addresses();
         between.switch(nobody);
         let what = format!("the {reader} to be cut off from {}", self.name);
         let series = format!("tombolo_peer_store_connected{{cluster=\"{}\"}}", self.name);

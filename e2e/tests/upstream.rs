@@ -3,7 +3,6 @@
 use std::{
     fs,
     future::pending,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -19,20 +18,21 @@ const FAILED: &str = "groups: [{name: Required, tests: [{desc: x, failed: true, 
 /// The shell of scripts. Whoever runs the tests in the background may ignore signals, and that is inherited.
 const SHELL: &str = "/usr/bin/env -S --default-signal=INT,TERM sh";
 
-/// A suite whose program is a shell script.
+/// A suite whose program is a shell script. Made by a process of its own: what this one has written may still be open in a child
+/// that another test is just starting, and then it cannot be run.
 fn suite(directory: &TempDir, script: &str) -> Suite {
     let program = directory.path().join("conformance.test");
-    fs::write(&program, format!("#!{SHELL}\n{script}\n"))
-        .expect("a temporary directory is writable");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
-        .expect("a temporary directory is writable");
+    let text = directory.path().join("script");
+    fs::write(&text, format!("#!{SHELL}\n{script}\n")).expect("a temporary directory is writable");
+    let installed = Command::new("install").arg(&text).arg(&program).status();
+    assert!(installed.expect("install runs").success());
     Suite {
         program,
         enter: Vec::new(),
         flags: Suite::flags(Path::new("/kube"), &["a", "b"], &["--x=1".to_owned()]),
         directory: directory.path().join("work"),
         reports: directory.path().join("reports"),
-        grace: Duration::from_millis(300),
+        grace: Duration::ZERO,
     }
 }
 
@@ -98,7 +98,7 @@ async fn an_interrupted_program_is_asked_to_end_and_may_report() {
         "trap \"echo '{PASSED}' >report.yaml; exit 1\" INT; sleep 60 & echo $! >pid; wait; kill $!"
     );
 
-    let (suite, outcome) = interrupted(&directory, &script).await;
+    let (suite, outcome) = interrupted(&directory, &script, Duration::from_secs(30)).await;
 
     assert_eq!(outcome, Outcome::Interrupted);
     assert!(suite.reports.join(report::YAML).exists());
@@ -109,8 +109,8 @@ async fn an_interrupted_program_is_asked_to_end_and_may_report() {
 async fn a_program_that_does_not_end_is_killed() {
     let directory = tempfile::tempdir().unwrap();
 
-    let (suite, outcome) =
-        interrupted(&directory, "trap '' INT; echo $$ >pid; exec sleep 60").await;
+    let script = "trap '' INT; echo $$ >pid; exec sleep 60";
+    let (suite, outcome) = interrupted(&directory, script, Duration::from_millis(300)).await;
 
     assert_eq!(outcome, Outcome::Interrupted);
     let pid = fs::read_to_string(suite.directory.join("pid")).unwrap();
@@ -118,8 +118,11 @@ async fn a_program_that_does_not_end_is_killed() {
 }
 
 /// Runs a script, and interrupts it when it has written its pid.
-async fn interrupted(directory: &TempDir, script: &str) -> (Suite, Outcome) {
-    let suite = suite(directory, script);
+async fn interrupted(directory: &TempDir, script: &str, grace: Duration) -> (Suite, Outcome) {
+    let suite = Suite {
+        grace,
+        ..suite(directory, script)
+    };
     let pid = suite.directory.join("pid");
     let written = async {
         let seen = eventually(Duration::from_secs(20), "a pid", async || {

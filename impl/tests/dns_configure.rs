@@ -445,6 +445,7 @@ async fn user(cluster: &Cluster, namespace: &str, rules: Value) -> Vec<String> {
         .create(&PostParams::default(), &binding)
         .await
         .unwrap();
+    until_allowed(cluster, namespace).await;
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), namespace);
     let request =
         serde_json::from_value(json!({ "metadata": {}, "spec": { "audiences": [] } })).unwrap();
@@ -458,6 +459,21 @@ async fn user(cluster: &Cluster, namespace: &str, rules: Value) -> Vec<String> {
     let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(&path, config.to_string()).unwrap();
     vec!["--kubeconfig".to_owned(), path]
+}
+
+/// Waits until the API server goes by the role and the binding of [`user`], of which it learns by watches.
+async fn until_allowed(cluster: &Cluster, namespace: &str) {
+    let reader = format!("system:serviceaccount:{namespace}:reader");
+    let action = ("get", "", "configmaps");
+    eventually(BUDGET, "the account has its rights", async || match cluster
+        .allows(&reader, namespace, action)
+        .await
+    {
+        Ok(true) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+    .unwrap();
 }
 
 fn arguments(cluster: &Cluster, namespace: &str, more: &[&str]) -> Vec<String> {

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    net::{IpAddr, SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
 };
 
@@ -14,7 +14,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tombolo_testbed::{Cluster, Role, Testbed};
+use tombolo_testbed::{ClaimedPorts, Cluster, Role, Testbed};
 
 use super::{
     Account, Installation, Manifests,
@@ -45,6 +45,8 @@ pub struct Site<'t> {
     pub manifests: Manifests,
     /// Where its etcd listens.
     pub etcd: SocketAddr,
+    /// For the metrics of its etcd.
+    ports: ClaimedPorts,
     directory: PathBuf,
     pods_address: Option<IpAddr>,
 }
@@ -58,6 +60,7 @@ impl<'t> Site<'t> {
         Ok(Self {
             manifests: release.manifests()?,
             etcd: etcd_address(cluster)?,
+            ports: ClaimedPorts::claim()?,
             release,
             directory,
             pods_address: None,
@@ -80,7 +83,7 @@ impl<'t> Site<'t> {
     /// Starts the etcd of the mesh role.
     pub async fn start_etcd(&self) -> Result<()> {
         let here = format!("https://{}", self.etcd);
-        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let [metrics, _] = self.ports.addresses();
         let words = [
             ("https://0.0.0.0:2379", here.as_str()),
             ("https://127.0.0.1:2379", here.as_str()),

@@ -6,9 +6,9 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use serde_json::json;
-use tombolo_testbed::{CLIENT_IMAGE, Cluster, FakePod, PodOptions, SERVER_IMAGE};
+use tombolo_testbed::{CLIENT_IMAGE, Cluster, FakePod, PodOptions, SERVER_IMAGE, eventually};
 
-use super::story::{NAMESPACE, SERVICE};
+use super::story::{NAMESPACE, PATIENCE, SERVICE};
 
 /// The pod that asks.
 const CLIENT: &str = "client";
@@ -51,7 +51,14 @@ impl<'t> Server<'t> {
             }]},
         }))?;
         let pods = Api::<Pod>::namespaced(cluster.client(), NAMESPACE);
-        pods.create(&PostParams::default(), &pod).await?;
+        // No pod is taken before the namespace has its ServiceAccount.
+        eventually(PATIENCE, "the pod to be taken", async || {
+            match pods.create(&PostParams::default(), &pod).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                other => other.map(drop).map_err(|error| error.to_string()),
+            }
+        })
+        .await?;
         Ok(Self::Real {
             cluster,
             name: name.to_owned(),

@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use tombolo_api::v1beta1::ServiceExport;
-use tombolo_testbed::{Cluster, Component, Provider, Testbed, eventually, interruption};
+use tombolo_testbed::{Cluster, Component, Provider, Testbed, eventually, interruption, patience};
 
 use super::{
     Options,
@@ -26,7 +26,7 @@ use crate::{manifest::Manifest, view::Objects};
 pub(super) const NAMESPACE: &str = "shop";
 pub(super) const SERVICE: &str = "web";
 /// Longest wait for a step. It takes well under a second on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the partition is watched.
 const PARTITION: Duration = Duration::from_secs(3);
 /// Pause between two looks at the clusters.
@@ -312,7 +312,7 @@ impl<'t> Demo<'t> {
 
     /// Shows the state until it is as wanted, and says how long that took.
     async fn rows_when(&mut self, what: &str, holds: impl Fn(&[Row]) -> bool) -> Result<Vec<Row>> {
-        let start = Instant::now();
+        let (start, budget) = (Instant::now(), PATIENCE * patience());
         loop {
             let rows = self.show_now().await?;
             if holds(&rows) {
@@ -320,9 +320,9 @@ impl<'t> Demo<'t> {
                 self.screen.say(&format!("seen after {took:.1?}"));
                 return Ok(rows);
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > budget {
                 self.testbed.keep_logs("a step of the demo was in vain");
-                bail!("waited {PATIENCE:?} for {what}");
+                bail!("waited {budget:?} for {what}");
             }
             tokio::time::sleep(LOOK).await;
         }

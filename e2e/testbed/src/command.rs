@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use crate::{local::LocalError, run::Run};
+use crate::{local::LocalError, run::Run, wait::patience};
 
 /// Longest that a command may take: an import of images while other clusters start.
 const BUDGET: Duration = Duration::from_mins(2);
@@ -95,13 +95,14 @@ impl Invocation {
         if let (Some((run, name)), Some(pid)) = (&self.watched, pid) {
             run.add(pid, name).map_err(failed)?;
         }
-        let ended = tokio::time::timeout(self.budget, child.wait_with_output()).await;
+        let budget = self.budget * patience();
+        let ended = tokio::time::timeout(budget, child.wait_with_output()).await;
         if let (Some((run, _)), Some(pid), Ok(_)) = (&self.watched, pid, &ended) {
             run.forget(pid).map_err(failed)?;
         }
         let late = |_| LocalError::Late {
             command: command.clone(),
-            waited: self.budget,
+            waited: budget,
         };
         ended.map_err(late)?.map_err(failed)
     }

@@ -11,6 +11,7 @@ use std::{
 use crate::{
     probe::Probe,
     process::{Process, ProcessError},
+    wait::patience,
 };
 
 /// Longest wait for a process to become ready. On two idle cores an API server needs 3 s.
@@ -202,7 +203,7 @@ impl Components {
             all.remove(&component)
                 .ok_or_else(|| self.absent(component))?
         };
-        let stopped = managed.process.terminate(GRACE).await;
+        let stopped = managed.process.terminate(GRACE * patience()).await;
         self.lock().insert(component, managed);
         Ok(stopped?)
     }
@@ -269,7 +270,7 @@ impl Components {
             self.with(component, |process| {
                 if let Some(status) = process.ended() {
                     Err(process.ended_early(status))
-                } else if start.elapsed() > READY_BUDGET {
+                } else if start.elapsed() > READY_BUDGET * patience() {
                     Err(process.not_ready(start.elapsed(), last))
                 } else {
                     Ok(())

@@ -3,12 +3,12 @@
 //! A cluster of provider `local` listens nowhere but in its own network namespace. A socket belongs to the namespace of
 //! the thread that makes it, for as long as it lives; so one short-lived thread makes it there, and this process uses it.
 
-use std::{fs::File, io, net::SocketAddr, os::fd::AsFd as _, sync::Arc};
+use std::{fs::File, io, net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
 
 use http::Uri;
 use hyper_util::{
     client::legacy,
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use kube::{
     Client, Config,
@@ -17,6 +17,9 @@ use kube::{
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::ServiceBuilder;
+
+/// How long an unused connection is kept. An API server closes it after 90 s, perhaps just when a request is sent.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// Where connections start.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +57,10 @@ impl Dialer {
             }
         });
         let https = config.rustls_https_connector_with_connector(connector)?;
-        let http: legacy::Client<_, Body> =
-            legacy::Client::builder(TokioExecutor::new()).build(https);
+        let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(https);
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)

@@ -170,14 +170,16 @@ mod tests {
         let (mut far, _) = listener.accept().await.unwrap();
         near.set_nodelay(true).unwrap();
         far.set_nodelay(true).unwrap();
-        let begin = std::time::Instant::now();
+        let mut slow = 0;
         for _ in 0..ROUNDS {
+            let begin = std::time::Instant::now();
             two_packets(&mut near, &mut far).await;
             two_packets(&mut far, &mut near).await;
+            slow += u32::from(begin.elapsed() > Duration::from_millis(20));
         }
 
-        let each = begin.elapsed() / ROUNDS;
-        assert!(each < Duration::from_millis(20), "{each:?} for a request");
+        // Those that wait do so each time; a busy machine is slow now and then.
+        assert!(slow < ROUNDS / 2, "{slow} of {ROUNDS} took more than 20 ms");
     }
 
     #[tokio::test]

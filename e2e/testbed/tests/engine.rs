@@ -110,9 +110,17 @@ impl Machine {
     /// A program that is a script.
     fn install(&self, name: &str, text: &str) -> Result<()> {
         let path = self.path("bin").join(name);
+        let script = self.path("script");
+        fs::write(&script, format!("#!/usr/bin/env bash\n{text}\n"))?;
+        // By a process of its own: what this one has written may still be open in a child that another test is just starting.
         // Those of the system are links, which must not be written through.
-        let _ = fs::remove_file(&path);
-        fs::write(&path, format!("#!/usr/bin/env bash\n{text}\n"))?;
+        let install = ["--remove-destination", "--no-target-directory"];
+        let copied = Command::new("cp")
+            .args(install)
+            .arg(&script)
+            .arg(&path)
+            .status()?;
+        ensure!(copied.success(), "cp: {copied}");
         Ok(fs::set_permissions(
             &path,
             fs::Permissions::from_mode(0o755),

@@ -54,9 +54,11 @@ async fn objects_survive(component: Component) -> Result<()> {
     cluster.restart(component).await?;
 
     eventually(BUDGET, "a write", async || {
-        create_config(cluster, &namespace, "after")
-            .await
-            .map_err(|error| error.to_string())
+        match create_config(cluster, &namespace, "after").await {
+            // Of a look before, whose answer was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            other => other.map_err(|error| error.to_string()),
+        }
     })
     .await?;
     let api = Api::<ConfigMap>::namespaced(cluster.client(), &namespace);
@@ -263,7 +265,7 @@ fn threads(pid: u32) -> Result<Vec<String>> {
         .collect()
 }
 
-async fn create_config(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+async fn create_config(cluster: &Cluster, namespace: &str, name: &str) -> Result<(), kube::Error> {
     let api = Api::<ConfigMap>::namespaced(cluster.client(), namespace);
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -273,8 +275,7 @@ async fn create_config(cluster: &Cluster, namespace: &str, name: &str) -> Result
         metadata,
         ..Default::default()
     };
-    api.create(&PostParams::default(), &config).await?;
-    Ok(())
+    api.create(&PostParams::default(), &config).await.map(drop)
 }
 
 async fn put(cluster: &Cluster, key: &str) -> Result<etcd_client::ResponseHeader> {

@@ -70,6 +70,33 @@ async fn a_state_that_does_not_last_is_an_error() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_state_that_was_never_seen_has_not_lasted() {
+    let error = stays_for(Duration::from_secs(5), "calm", async || {
+        std::future::pending::<Result<(), String>>().await
+    })
+    .await
+    .unwrap_err();
+
+    assert!(error.to_string().contains("did not return"), "{error}");
+}
+
+#[tokio::test]
+async fn the_first_look_may_take_longer_than_the_state_has_to_last() {
+    let mut looks = 0;
+
+    let lasted = stays_for(Duration::from_millis(50), "calm", async || {
+        looks += 1;
+        if looks == 1 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    });
+
+    assert!(lasted.await.is_ok());
+    assert!(looks > 1, "{looks}");
+}
+
 #[tokio::test]
 async fn a_state_that_lasts_is_no_error() {
     let lasted = stays_for(Duration::from_millis(50), "calm", async || Ok(())).await;

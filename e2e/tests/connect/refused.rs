@@ -1,6 +1,6 @@
 //! What the command refuses, and that nothing was written then.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -10,12 +10,15 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tombolo_e2e::chart::{Helm, Installation, helm::NAMESPACE};
-use tombolo_testbed::Testbed;
+use tombolo_testbed::{Testbed, eventually};
 
 use super::{
     A, B,
     command::{endpoints, install, remove, run, values, words, written},
 };
+
+/// The API server learns of new rights within moments.
+const BUDGET: Duration = Duration::from_secs(30);
 
 /// Values of the second cluster, what the command is called with, and what it says.
 struct Case {
@@ -191,6 +194,7 @@ pub(crate) async fn users(testbed: &Testbed) -> Result<()> {
     let role: Role = serde_json::from_value(grant(&["get"]))?;
     roles.create(&PostParams::default(), &role).await?;
     bind(&b).await?;
+    may(&b, "get").await?;
     let mut places = endpoints(testbed, &[A, B])?;
     // The kubeconfig of the user counts, being the first.
     let mut flags = vec![
@@ -225,6 +229,7 @@ pub(crate) async fn users(testbed: &Testbed) -> Result<()> {
     roles
         .replace("limited", &PostParams::default(), &role)
         .await?;
+    may(&b, "update").await?;
     flags.truncate(6);
     let done = run(testbed, &words(&flags, &places)).await?;
     done.expect(0, &["note: b: unknown: nodes: ", "written"])?;
@@ -251,6 +256,20 @@ async fn bind(release: &Installation<'_>) -> Result<()> {
         .api::<RoleBinding>()
         .create(&PostParams::default(), &binding)
         .await?;
+    Ok(())
+}
+
+/// Waits until the API server knows that the user may do this with Secrets.
+async fn may(release: &Installation<'_>, verb: &str) -> Result<()> {
+    let what = format!("the user may {verb} Secrets");
+    eventually(BUDGET, &what, async || {
+        let action = (verb, "", "secrets");
+        match release.cluster().allows("limited", NAMESPACE, action).await {
+            Ok(true) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await?;
     Ok(())
 }
 

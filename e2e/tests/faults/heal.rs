@@ -16,7 +16,7 @@ use tombolo_e2e::{
     hand_written::HandWritten,
     scene::{SETTLE, Scene},
 };
-use tombolo_testbed::{Component, Forwarder, Testbed, eventually};
+use tombolo_testbed::{Component, Forwarder, Testbed, eventually, patience};
 
 use crate::A;
 
@@ -209,7 +209,7 @@ where
         }
         Ok(())
     };
-    let followed = tokio::time::timeout(SETTLE, follow).await;
+    let followed = tokio::time::timeout(SETTLE * patience(), follow).await;
     followed.with_context(|| format!("{} of {count}", names.len()))??;
     ensure!(
         names.len() == count,

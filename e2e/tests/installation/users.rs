@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use k8s_openapi::api::{
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    rbac::v1::RoleBinding,
-};
-use kube::{Api, Client, api::PostParams};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::{Api, api::PostParams};
 use serde_json::json;
 use tombolo_e2e::chart::{Helm, Installation};
 use tombolo_testbed::{Testbed, eventually};
@@ -53,8 +50,8 @@ pub(crate) async fn export_and_write_no_imports(testbed: &Testbed) -> Result<()>
     for (role, verb, resource, expected) in TABLE {
         let what = format!("{role} may {verb} {resource}: {expected}");
         eventually(BUDGET, &what, async || {
-            let allowed = allowed(cluster.client(), &namespace, role, verb, resource).await;
-            match allowed {
+            let action = (verb, "multicluster.x-k8s.io", resource);
+            match cluster.allows(role, &namespace, action).await {
                 Ok(allowed) if allowed == expected => Ok(()),
                 other => Err(format!("{other:?}")),
             }
@@ -62,31 +59,4 @@ pub(crate) async fn export_and_write_no_imports(testbed: &Testbed) -> Result<()>
         .await?;
     }
     release.uninstall()
-}
-
-async fn allowed(
-    client: Client,
-    namespace: &str,
-    user: &str,
-    verb: &str,
-    resource: &str,
-) -> Result<bool, kube::Error> {
-    let review = SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(user.to_owned()),
-            resource_attributes: Some(ResourceAttributes {
-                group: Some("multicluster.x-k8s.io".to_owned()),
-                namespace: Some(namespace.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some(verb.to_owned()),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    };
-    let answer = Api::all(client)
-        .create(&PostParams::default(), &review)
-        .await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
 }

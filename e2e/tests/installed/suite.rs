@@ -20,7 +20,7 @@ use tombolo_e2e::installed::Mesh;
 const JOBS: usize = 6;
 /// The specs of the upstream suite, as the cases name them.
 const SPECS: usize = 27;
-/// What all cases may take, on a busy machine.
+/// What all cases may take.
 const LIMIT: Duration = Duration::from_mins(10);
 
 /// Runs all; with `TOMBOLO_REPORT=FILE` a report is written.

@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use tombolo_e2e::scene::Scene;
-use tombolo_testbed::{Component, Forwarder, Role, Testbed, eventually};
+use tombolo_testbed::{Component, Forwarder, Role, Testbed, eventually, patience};
 
 use crate::{A, B, one_operator};
 
 /// Longest time until a role tells that its API server is silent.
 const TOLD: Duration = Duration::from_secs(12);
 
-/// Longest time until a role has left connections that swallow everything.
-const LEFT: Duration = Duration::from_secs(40);
+/// Time after which a role leaves connections that swallow everything, and how much later that is seen on a busy machine.
+const LEFT: Duration = Duration::from_secs(35);
+const SLACK: Duration = Duration::from_secs(5);
 
 const REACHABLE: &str = "tombolo_api_server_reachable";
 
@@ -38,7 +39,7 @@ pub(crate) async fn connections_swallow_everything(testbed: &Testbed) -> Result<
     scene.settled().await.context("with new connections")?;
     let took = begin.elapsed();
     println!("roles work again {took:.1?} after their connections began to swallow everything");
-    ensure!(took <= LEFT, "{took:?}");
+    ensure!(took <= LEFT + SLACK * patience(), "{took:?}");
 
     scene.keeps(&holding).await?;
     a.start_role(Role::Operator, &[]).await?;

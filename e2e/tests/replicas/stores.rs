@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use tombolo_e2e::scene::Scene;
-use tombolo_testbed::{Component, Forwarder, Role, Testbed, eventually};
+use tombolo_testbed::{Component, Forwarder, Role, Testbed, eventually, patience};
 
 use crate::{A, B, one_operator};
 
@@ -61,7 +61,7 @@ pub(crate) async fn flip_behind_one_address(testbed: &Testbed) -> Result<()> {
         )
         .await?;
         println!("flip {flip}: a change made afterwards was seen after {took:.1?}");
-        ensure!(took <= NOTICED, "flip {flip}: {took:?}");
+        ensure!(took <= NOTICED * patience(), "flip {flip}: {took:?}");
         scene.keeps(&holding).await?;
         scene
             .settled()

@@ -21,8 +21,8 @@ pub(crate) async fn is_away_for_a_moment(testbed: &Testbed) -> Result<()> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         fs::rename(&away, &directory)?;
         let content = fs::read(&file)?;
+        // For much less than the time after which a peer without a file is none any more.
         fs::remove_file(&file)?;
-        tokio::time::sleep(Duration::from_millis(50)).await;
         fs::write(&file, "")?;
         tokio::time::sleep(Duration::from_millis(300)).await;
         fs::write(&file, content)?;

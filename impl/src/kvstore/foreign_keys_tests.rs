@@ -2,7 +2,7 @@
 
 use super::{
     KvStore, PAGE_ENTRIES,
-    testing::{BUDGET, Etcd, Subject},
+    testing::{Etcd, Subject, budget},
 };
 
 /// A key with a byte that is in no text, in the middle of those that are asked for.
@@ -25,7 +25,7 @@ async fn a_list_ends_and_has_all_that_is_text_however_many_keys_are_not() {
         client.put(foreign(number), "", None).await.unwrap();
     }
 
-    let listing = tokio::time::timeout(BUDGET, store.list("p/")).await;
+    let listing = tokio::time::timeout(budget(), store.list("p/")).await;
 
     let entries = listing.expect("the list ends").unwrap().entries;
     let keys: Vec<_> = entries.into_keys().collect();

@@ -8,7 +8,7 @@ use super::{
     Error, KvStore, Scope,
     config::EtcdConfig,
     etcd::EtcdStore,
-    testing::{BUDGET, Etcd, Subject, eventually},
+    testing::{Etcd, Subject, budget, eventually},
     testing_proxy::{Network, Proxy},
 };
 
@@ -215,7 +215,7 @@ async fn another_etcd_behind_the_same_address_is_told_and_never_mixed_in() {
             assert!(batch.events.is_empty(), "{batch:?}");
         }
     };
-    tokio::time::timeout(BUDGET, ended).await.unwrap();
+    tokio::time::timeout(budget(), ended).await.unwrap();
     behind.proxy.set(Network::Good);
 
     let mut reasons = BTreeSet::new();

@@ -16,7 +16,7 @@ use super::{
     etcd::EtcdStore,
     lease::Leases,
     network_tests::{Behind, CALL_BOUND, bounded, prefix},
-    testing::{BUDGET, Etcd, Subject, eventually},
+    testing::{Etcd, Subject, brief_ttl, budget, eventually},
     testing_proxy::Network,
 };
 
@@ -33,7 +33,7 @@ struct Follower {
 
 impl Follower {
     async fn until(&mut self, last: i64) {
-        let deadline = Instant::now() + 2 * BUDGET;
+        let deadline = Instant::now() + 2 * budget();
         while !self.seen.contains_key(&last) {
             assert!(Instant::now() < deadline, "{} seen", self.seen.len());
             let Ok(mut watch) = self.store.watch(&prefix("p/"), self.from).await else {
@@ -168,7 +168,7 @@ async fn a_quiet_watch_reports_how_far_the_store_has_come() {
             }
         }
     };
-    let reached = tokio::time::timeout(BUDGET, reached)
+    let reached = tokio::time::timeout(budget(), reached)
         .await
         .expect("progress is reported");
 
@@ -179,7 +179,7 @@ async fn a_quiet_watch_reports_how_far_the_store_has_come() {
 async fn keys_of_a_lease_that_ended_behind_a_dead_network_are_reported_and_put_again() {
     let behind = Behind::start().await;
     let direct = behind.direct();
-    let leases = Leases::new(behind.store(), Duration::from_secs(2));
+    let leases = Leases::new(behind.store(), brief_ttl());
     for key in ["p/a", "p/b"] {
         leases.put(key, b"1".to_vec()).await.unwrap();
     }
@@ -190,7 +190,7 @@ async fn keys_of_a_lease_that_ended_behind_a_dead_network_are_reported_and_put_a
     })
     .await;
     behind.proxy.set(Network::Good);
-    let lost = tokio::time::timeout(BUDGET, leases.lost()).await.unwrap();
+    let lost = tokio::time::timeout(budget(), leases.lost()).await.unwrap();
     for key in &lost {
         leases.put(key, b"1".to_vec()).await.unwrap();
     }

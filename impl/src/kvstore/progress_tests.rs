@@ -4,11 +4,11 @@ use futures::StreamExt;
 
 use super::{
     Event, KvStore, Scope, Watch, WatchBatch,
-    testing::{BUDGET, Etcd, Memory, Subject},
+    testing::{Etcd, Memory, Subject, budget},
 };
 
 async fn next(watch: &mut Watch) -> WatchBatch {
-    let next = tokio::time::timeout(BUDGET, watch.next()).await;
+    let next = tokio::time::timeout(budget(), watch.next()).await;
     next.expect("in time")
         .expect("it goes on")
         .expect("a batch")

@@ -2,16 +2,15 @@
 
 use std::{
     ffi::OsString,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
 };
 
 use tempfile::TempDir;
-use tombolo_testbed::Assets;
+use tombolo_testbed::{Assets, ClaimedPorts};
 
-pub(crate) use super::testing_subject::{BUDGET, Subject, eventually};
+pub(crate) use super::testing_subject::{Subject, brief_ttl, budget, eventually};
 use super::{KvStore as _, config::EtcdConfig, etcd::EtcdStore, memory::MemoryStore};
 
 /// Tests of behaviours that are functions over [`Subject`]: each runs on the store in memory and on a real etcd.
@@ -75,7 +74,7 @@ impl Subject for Memory {
 /// A real etcd, to be broken.
 pub(crate) struct Etcd {
     dir: TempDir,
-    ports: (u16, u16),
+    ports: ClaimedPorts,
     scheme: &'static str,
     name: &'static str,
     arguments: Vec<OsString>,
@@ -102,7 +101,7 @@ impl Etcd {
     fn new(scheme: &'static str, name: &'static str, arguments: Vec<OsString>) -> Self {
         let mut etcd = Self {
             dir: tempfile::tempdir().expect("a temporary directory"),
-            ports: free_ports(),
+            ports: ClaimedPorts::claim().expect("free ports"),
             scheme,
             name,
             arguments,
@@ -114,7 +113,8 @@ impl Etcd {
 
     /// URL for clients.
     pub(crate) fn url(&self) -> String {
-        format!("{}://127.0.0.1:{}", self.scheme, self.ports.0)
+        let [client, _] = self.ports.addresses();
+        format!("{}://{client}", self.scheme)
     }
 
     /// Kills it and starts it again with its data and the same arguments.
@@ -132,7 +132,8 @@ impl Etcd {
 
     fn spawn(&mut self) {
         let client = self.url();
-        let peer = format!("http://127.0.0.1:{}", self.ports.1);
+        let [_, peer] = self.ports.addresses();
+        let peer = format!("http://{peer}");
         let log = std::fs::File::create(self.dir.path().join("log")).expect("a log file");
         let mut command = Command::new(binary());
         command
@@ -221,13 +222,6 @@ impl Drop for Etcd {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn free_ports() -> (u16, u16) {
-    let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
-    let (client, peer) = (listen(), listen());
-    (port(&client), port(&peer))
 }
 
 /// The etcd of `make assets`, or a panic that says how to get it. Looked for once: its version is asked for.

@@ -107,9 +107,9 @@ impl Subject for SlowEtcd {
     async fn start() -> Self {
         let etcd = Etcd::start().await;
         let proxy = Proxy::start(etcd.url().trim_start_matches("http://")).await;
-        // No power of two, so that frames are cut everywhere; a page of 16 MiB, on a busy machine too, is through within the
-        // time that a request has.
-        proxy.set(Network::Slow(21_001, Duration::from_micros(300)));
+        // No power of two, so that frames are cut everywhere; each piece costs a millisecond or more, so that they have to be so
+        // large for a page of 16 MiB, on a busy machine too, to be through within the time that a request has.
+        proxy.set(Network::Slow(63_001, Duration::from_micros(300)));
         Self { etcd, proxy }
     }
 
@@ -209,7 +209,8 @@ async fn pass(
     mut state: watch::Receiver<Network>,
     of_server: bool,
 ) -> End {
-    let mut buffer = vec![0; 16 * 1024];
+    // Larger than any piece.
+    let mut buffer = vec![0; 128 * 1024];
     let mut passed = 0;
     loop {
         let network = *state.borrow_and_update();

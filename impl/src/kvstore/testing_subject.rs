@@ -4,17 +4,27 @@
 
 use std::time::{Duration, Instant};
 
+use tombolo_testbed::patience;
+
 use super::KvStore;
 
 /// How long a condition may take on a busy machine.
-pub(crate) const BUDGET: Duration = Duration::from_secs(30);
+pub(crate) fn budget() -> Duration {
+    Duration::from_secs(30) * patience()
+}
 
-/// Waits until the condition holds; fails the test when it does not within [`BUDGET`].
+/// Time-to-live of a lease that is to end within a test when nobody prolongs it, and not when somebody does.
+pub(crate) fn brief_ttl() -> Duration {
+    Duration::from_secs(4) * patience()
+}
+
+/// Waits until the condition holds; fails the test when it does not within [`budget`].
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + BUDGET;
+    let budget = budget();
+    let deadline = Instant::now() + budget;
     let mut pause = Duration::from_millis(5);
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within {BUDGET:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {budget:?}: {what}");
         tokio::time::sleep(pause).await;
         // Where time is paused, conditions that take many minutes are looked at hundreds of times, not tens of thousands.
         pause = (pause * 5 / 4).min(Duration::from_millis(250));

@@ -11,7 +11,10 @@ use tombolo_core::{
 
 use super::*;
 use crate::{
-    kvstore::{memory::MemoryStore, testing::eventually},
+    kvstore::{
+        memory::MemoryStore,
+        testing::{budget, eventually},
+    },
     mesh::{
         peer::LocalCluster,
         remote_cluster::{
@@ -23,6 +26,7 @@ use crate::{
     },
 };
 
+/// How long an answer is waited for that does not come.
 const BOUND: Duration = Duration::from_secs(2);
 const BOTH: [Resource; 2] = [Resource::ServiceExports, Resource::Services];
 
@@ -31,8 +35,8 @@ battery![
     a_follower_shows_that_it_took_in_what_was_written_just_before_the_question,
 ];
 
-async fn found(statuses: &Statuses) -> Found {
-    let mut all = statuses.inquiries().ask_all(BOUND).await;
+async fn found(statuses: &Statuses, bound: Duration) -> Found {
+    let mut all = statuses.inquiries().ask_all(bound).await;
     all.pop_first().expect("one peer").1
 }
 
@@ -44,7 +48,7 @@ async fn a_follower_that_is_up_to_date_shows_it_although_nothing_was_written<
     let (_writer, follower) = followed(&subject, &["web"]).await;
     let head = subject.store().get("anything").await.unwrap().revision;
 
-    let found = found(follower.state.statuses()).await;
+    let found = found(follower.state.statuses(), budget()).await;
 
     assert_eq!(found.head, Ok(head));
     let current: BTreeSet<_> = found.current.into_iter().collect();
@@ -60,7 +64,7 @@ async fn a_follower_shows_that_it_took_in_what_was_written_just_before_the_quest
     writer.export("api", 2).await;
     writer.unexport("web").await;
 
-    let found = found(follower.state.statuses()).await;
+    let found = found(follower.state.statuses(), budget()).await;
 
     assert_eq!(found.current.len(), 2, "{found:?}");
     assert_eq!(follower.rows(), ["api"]);
@@ -76,7 +80,7 @@ async fn a_store_that_does_not_answer_leaves_the_head_unknown() {
     follower.until_state(PeerState::Ready).await;
 
     store.set_reachable(false);
-    let found = found(follower.state.statuses()).await;
+    let found = found(follower.state.statuses(), budget()).await;
 
     assert!(found.head.is_err(), "{found:?}");
     assert_eq!(found.current, []);
@@ -95,7 +99,7 @@ async fn a_peer_that_is_not_followed_any_more_is_not_answered_for() {
 
     follower.stop().await;
 
-    assert!(statuses.inquiries().ask_all(BOUND).await.is_empty());
+    assert!(statuses.inquiries().ask_all(budget()).await.is_empty());
 }
 
 /// Records whose taking in hangs as soon as it is told to, as a deadlock would make it.
@@ -162,11 +166,11 @@ async fn a_reader_that_hangs_is_not_current_although_its_peer_was_ready() {
         statuses.peers()[0].state == PeerState::Ready
     })
     .await;
-    assert_eq!(found(&statuses).await.current.len(), 2);
+    assert_eq!(found(&statuses, budget()).await.current.len(), 2);
 
     records.hang(true);
     writer.export("api", 2).await;
-    let hanging = found(&statuses).await;
+    let hanging = found(&statuses, BOUND).await;
     let state = statuses.peers()[0].state;
     records.hang(false);
 
@@ -177,7 +181,7 @@ async fn a_reader_that_hangs_is_not_current_although_its_peer_was_ready() {
         !hanging.current.contains(&Resource::ServiceExports),
         "but it does not read: {hanging:?}"
     );
-    assert_eq!(found(&statuses).await.current.len(), 2);
+    assert_eq!(found(&statuses, budget()).await.current.len(), 2);
     cancel.cancel();
     task.await.unwrap();
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::kvstore::{
     etcd::EtcdStore,
-    testing::{BUDGET, eventually},
+    testing::{budget, eventually},
     testing_pki::{Authority, GOOD, SecureEtcd, replace},
 };
 
@@ -56,7 +56,7 @@ impl Mesh {
         let (tell, mut ready) = watch::channel(false);
         let users = run(options, tell, cancel.clone());
         let users = tokio::spawn(async { users.await.expect("the admin is known") });
-        let waited = tokio::time::timeout(BUDGET, ready.wait_for(|ready| *ready)).await;
+        let waited = tokio::time::timeout(budget(), ready.wait_for(|ready| *ready)).await;
         waited.expect("in time").expect("it runs");
         let mut writer = Writer::new("rome", rome.store("admin-rome"));
         writer.fill(&["cart"]).await;

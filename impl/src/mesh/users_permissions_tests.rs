@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Options, run};
 use crate::kvstore::{
-    Error as StoreError, KvStore, Scope, testing::BUDGET, testing_pki::SecureEtcd,
+    Error as StoreError, KvStore, Scope, testing::budget, testing_pki::SecureEtcd,
 };
 
 /// What a user may do with keys of paris' etcd: r(ead), l(ist), w(atch), p(ut), d(elete); `.` is refused.
@@ -119,7 +119,7 @@ async fn bootstrapped() -> SecureEtcd {
     let (tell, mut ready) = watch::channel(false);
     let cancel = CancellationToken::new();
     let running = tokio::spawn(run(options, tell, cancel.clone()));
-    let waited = tokio::time::timeout(BUDGET, ready.wait_for(|ready| *ready)).await;
+    let waited = tokio::time::timeout(budget(), ready.wait_for(|ready| *ready)).await;
     waited.expect("in time").expect("it runs");
     cancel.cancel();
     running.await.unwrap().unwrap();

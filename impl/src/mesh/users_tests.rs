@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::kvstore::{
     etcd::{Grant, Right},
-    testing::eventually,
+    testing::{budget, eventually},
     testing_pki::{SecureEtcd, replace},
 };
 
@@ -60,7 +60,7 @@ impl Running {
 
     async fn until_ready(&mut self) {
         let ready = self.ready.wait_for(|ready| *ready);
-        let ready = tokio::time::timeout(crate::kvstore::testing::BUDGET, ready).await;
+        let ready = tokio::time::timeout(budget(), ready).await;
         ready.expect("in time").expect("it runs");
     }
 
@@ -355,10 +355,9 @@ async fn a_watch_that_is_open_outlives_its_user_until_the_connection_ends() {
         .put("cilium/state/a", b"1".to_vec(), None)
         .await
         .unwrap();
-    let budget = crate::kvstore::testing::BUDGET;
-    let seen = tokio::time::timeout(budget, watch.next()).await.unwrap();
+    let seen = tokio::time::timeout(budget(), watch.next()).await.unwrap();
     running.secure.etcd.restart();
-    let ended = tokio::time::timeout(budget, watch.next()).await.unwrap();
+    let ended = tokio::time::timeout(budget(), watch.next()).await.unwrap();
     SecureEtcd::until_connected(&admin).await;
 
     // As docs/guide/security.md says.

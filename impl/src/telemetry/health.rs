@@ -253,6 +253,7 @@ mod tests {
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpStream,
     };
+    use tombolo_testbed::{ClaimedPorts, patience};
 
     use super::*;
 
@@ -328,13 +329,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_that_stops_says_that_it_is_not_ready_until_it_has_ended() {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let claimed = ClaimedPorts::claim().unwrap();
+        let [address, _] = claimed.addresses();
         let (stop, finished) = (CancellationToken::new(), CancellationToken::new());
         let health = Health::new(Registry::default());
         let serving = tokio::spawn(health.serve(address, stop.clone(), finished.clone()));
-        let budget = Duration::from_secs(5);
+        let budget = Duration::from_secs(5) * patience();
         let says = async |status: &str, part: &str| {
             let said = |(code, body): (String, String)| code == status && body.contains(part);
             while !readiness(address).await.is_some_and(said) {

@@ -4,7 +4,7 @@ use futures::future::LocalBoxFuture;
 use libtest_mimic::Trial;
 use tombolo_testbed::containers::EtcdContainer;
 
-pub(crate) use super::testing_subject::{BUDGET, Subject, eventually};
+pub(crate) use super::testing_subject::{Subject, brief_ttl, budget, eventually};
 use super::{KvStore as _, config::EtcdConfig, etcd::EtcdStore};
 
 /// Tests of behaviours that are functions over [`Subject`]: each runs on an etcd in a container of its own.

@@ -2,19 +2,30 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::{
+    coordination::v1::{Lease, LeaseSpec},
+    core::v1::Namespace,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tombolo::operator::leadership::{self, Election, LEASE_NAME, Settings, Tenure};
-use tombolo_testbed::{Testbed, eventually, stays_for};
+use tombolo_testbed::{Testbed, eventually, patience, stays_for};
 
 use crate::world::{BUDGET, World};
+
+/// How long others believe a holder that does not renew.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// A time of the election, or what comes of one, on a machine that may do much at the same time: all are longer by one factor.
+fn unhurried(time: Duration) -> Duration {
+    time * patience()
+}
 
 /// A replica that stands for election. Dropping it is a death: the Lease is not given back.
 struct Replica {
@@ -36,9 +47,9 @@ impl Replica {
             namespace: namespace.to_owned(),
             name: LEASE_NAME.to_owned(),
             identity: leadership::identity(),
-            lease_duration: Duration::from_secs(3),
-            renew_deadline: Duration::from_secs(2),
-            retry_period: Duration::from_millis(200),
+            lease_duration: unhurried(LEASE),
+            renew_deadline: unhurried(Duration::from_secs(2)),
+            retry_period: unhurried(Duration::from_millis(200)),
         };
         settings.check().unwrap();
         let identity = settings.identity.clone();
@@ -59,13 +70,13 @@ impl Replica {
     }
 
     async fn until_leads(&self) {
-        tokio::time::timeout(BUDGET, self.tenure.begun())
+        tokio::time::timeout(unhurried(BUDGET), self.tenure.begun())
             .await
             .expect("a replica that should lead does not");
     }
 
     async fn until_stands_by(&self) {
-        tokio::time::timeout(BUDGET, self.tenure.lapsed())
+        tokio::time::timeout(unhurried(BUDGET), self.tenure.lapsed())
             .await
             .expect("a replica that should not lead does");
     }
@@ -73,6 +84,12 @@ impl Replica {
 
 async fn world() -> Result<World> {
     World::new(Testbed::shared().await?.cluster(0)).await
+}
+
+/// What the Lease says.
+async fn lease(world: &World) -> Result<LeaseSpec> {
+    let lease = world.api::<Lease>().get(LEASE_NAME).await?;
+    lease.spec.context("a Lease has a spec")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,19 +100,17 @@ async fn one_of_three_leads_and_who_resigns_is_followed_at_once() -> Result<()> 
         .collect();
 
     for left in (1..=replicas.len()).rev() {
-        eventually(
-            Duration::from_millis(2_500),
-            "one replica leads",
-            async || {
-                let leaders = replicas.iter().filter(|replica| replica.leads()).count();
-                (leaders == 1)
-                    .then_some(())
-                    .ok_or(format!("{leaders} of {left} lead"))
-            },
-        )
-        .await?;
-        let leader = replicas.iter().position(Replica::leads).expect("one leads");
-        let leader = replicas.swap_remove(leader);
+        // Sooner than the Lease would end.
+        let at_once = Duration::from_millis(2_500);
+        let leader = eventually(at_once, "one replica leads", async || {
+            let leads = |at: &usize| replicas[*at].leads();
+            let leaders: Vec<_> = (0..left).filter(leads).collect();
+            match leaders[..] {
+                [leader] => Ok(leader),
+                _ => Err(format!("{} of {left} lead", leaders.len())),
+            }
+        });
+        let leader = replicas.swap_remove(leader.await?);
         leader.resign.cancel();
         leader.until_stands_by().await;
         eventually(BUDGET, "who resigned has ended", async || {
@@ -107,8 +122,7 @@ async fn one_of_three_leads_and_who_resigns_is_followed_at_once() -> Result<()> 
         })
         .await?;
     }
-    let lease = world.api::<Lease>().get(LEASE_NAME).await?;
-    let spec = lease.spec.expect("a Lease has a spec");
+    let spec = lease(&world).await?;
     assert_eq!(spec.holder_identity.as_deref(), Some(""));
     assert_eq!(spec.lease_transitions, Some(2));
     Ok(())
@@ -126,16 +140,24 @@ async fn who_dies_is_followed_when_the_lease_ends_and_not_before() -> Result<()>
             .then_some(())
             .ok_or(format!("{first} {second}"))
     };
-    stays_for(Duration::from_secs(4), "the first leads alone", waits).await?;
+    let longer = unhurried(LEASE + Duration::from_secs(1));
+    stays_for(longer, "the first leads alone", waits).await?;
 
-    let died = tokio::time::Instant::now();
     first.running.abort();
+    let last = lease(&world).await?;
     second.until_leads().await;
-    let took = died.elapsed();
 
     assert!(!first.leads(), "both may write");
-    assert!(took >= Duration::from_millis(2_700), "{took:?}");
-    assert!(took <= Duration::from_secs(6), "{took:?}");
+    assert_eq!(last.holder_identity.as_ref(), Some(&first.identity));
+    let claimed = lease(&world).await?;
+    assert_eq!(claimed.holder_identity.as_ref(), Some(&second.identity));
+    // Both replicas have the clock of this machine. When the first died a renewal may have been under way, which `last` is not:
+    // then the second has waited for longer, not for less.
+    let renewed = last.renew_time.context("a renewal has a time")?;
+    let acquired = claimed.acquire_time.context("a claim has a time")?;
+    let took: Duration = acquired.0.duration_since(renewed.0).try_into()?;
+    assert!(took >= unhurried(LEASE), "{took:?}");
+    assert!(took <= unhurried(2 * LEASE), "{took:?}");
     Ok(())
 }
 
@@ -169,20 +191,27 @@ async fn who_finds_another_in_its_lease_steps_down_until_that_one_is_silent() ->
     let replica = Replica::start(&world.client, &world.namespace);
     replica.until_leads().await;
 
-    let patch = json!({ "spec": { "holderIdentity": "intruder", "leaseDurationSeconds": 2 } });
+    let believed = unhurried(Duration::from_secs(2));
+    let patch = json!({ "spec": {
+        "holderIdentity": "intruder", "leaseDurationSeconds": believed.as_secs(),
+    }});
+    // The replica may see the intruder before the test has its answer.
+    let before = Instant::now();
     world
         .api::<Lease>()
         .patch(LEASE_NAME, &PatchParams::default(), &Patch::Merge(patch))
         .await?;
-    let taken = tokio::time::Instant::now();
+    let taken = Instant::now();
 
     replica.until_stands_by().await;
     let noticed = taken.elapsed();
     replica.until_leads().await;
-    let back = taken.elapsed();
+    let back = before.elapsed();
 
-    assert!(noticed <= Duration::from_millis(1_500), "{noticed:?}");
-    assert!(back >= Duration::from_secs(2), "{back:?}");
+    // Sooner than its right would end by the clock.
+    let at_once = unhurried(Duration::from_millis(1_500));
+    assert!(noticed <= at_once, "{noticed:?}");
+    assert!(back >= believed, "{back:?}");
     Ok(())
 }
 
@@ -191,7 +220,8 @@ async fn without_its_namespace_nobody_leads_and_with_it_somebody_does() -> Resul
     let world = world().await?;
     let name = format!("{}-later", world.namespace);
     let replica = Replica::start(&world.client, &name);
-    stays_for(Duration::from_secs(1), "nobody leads", async || {
+    let some_attempts = unhurried(Duration::from_secs(1));
+    stays_for(some_attempts, "nobody leads", async || {
         (!replica.leads()).then_some(()).ok_or_else(String::new)
     })
     .await?;

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -38,9 +38,14 @@ use crate::fake_peers::FakePeers;
 /// Longest wait for something that takes milliseconds.
 pub(crate) const BUDGET: Duration = Duration::from_secs(20);
 
+/// How many looks in a row must find an operator idle before it counts as at rest: what the API server has still to tell it makes
+/// it work again between two of them.
+const IDLE_LOOKS: usize = 12;
+
 /// A running operator. Dropping it stops it.
 pub(crate) struct Operator {
     pub(crate) peers: FakePeers,
+    queues: Queues,
     counts: Arc<Mutex<Counts>>,
     cancel: CancellationToken,
     thread: Option<JoinHandle<()>>,
@@ -122,17 +127,19 @@ impl Operator {
         };
         let kubeconfig = cluster.kubeconfig()?.to_owned();
         let (remote, stop) = (Arc::new(peers.clone()), cancel.clone());
+        let handed = queues.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {
                 let client = client::client(Some(&kubeconfig), None).await.unwrap();
-                operator::run(client, options, remote, queues, stop)
+                operator::run(client, options, remote, handed, stop)
                     .await
                     .unwrap();
             });
         });
         Ok(Self {
             peers,
+            queues,
             counts,
             cancel,
             thread: Some(thread),
@@ -144,20 +151,28 @@ impl Operator {
         self.counts.lock().unwrap().clone()
     }
 
-    /// Waits until it has done nothing for a quarter of a second.
+    /// Waits until look after look it has nothing to do and has done nothing since the one before.
     pub(crate) async fn settled(&self) -> Result<Counts> {
-        let mut last = (self.counts(), Instant::now());
+        let (mut last, mut looks) = (self.counts(), 0);
         let settled = eventually(BUDGET, "the operator comes to rest", async || {
-            let counts = self.counts();
-            if counts != last.0 {
-                last = (counts.clone(), Instant::now());
+            // In this order: whatever leaves a queue was counted before.
+            let (to_do, counts) = (self.to_do(), self.counts());
+            let idle = to_do == 0 && counts == last;
+            looks = if idle { looks + 1 } else { 0 };
+            last.clone_from(&counts);
+            if looks >= IDLE_LOOKS {
+                Ok(counts)
+            } else {
+                Err(format!("{to_do} names to work on, {counts:?}"))
             }
-            let quiet = last.1.elapsed() > Duration::from_millis(250);
-            quiet
-                .then_some(counts.clone())
-                .ok_or_else(|| format!("{counts:?}"))
         });
         Ok(settled.await?)
+    }
+
+    /// How many names wait, are in work, or are tried again later.
+    fn to_do(&self) -> usize {
+        let names = self.queues.all().map(|(_, queue)| queue.len());
+        names.iter().sum::<usize>() + self.queues.misnamed_exports.len()
     }
 
     /// Stops it and waits until it has ended.

@@ -133,7 +133,7 @@ async fn a_mesh_with_mutual_tls_is_set_up_by_three_commands_and_survives_a_wrong
         "the server refuses the client certificate",
         "remote-b, signed by Tombolo CA of b",
     ];
-    until_logged(&operator, &parts).await?;
+    until_logged(&operator.process, &parts).await?;
     export(a, "cart").await?;
     copy_pair(&at("certs-b/remote-b"), &at("common"))?;
     let mended = Instant::now();

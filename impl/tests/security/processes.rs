@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    net::TcpListener,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
-use tombolo_testbed::{Assets, Cluster, eventually};
+use tombolo_testbed::{Assets, ClaimedPorts, Cluster, eventually};
 
 use crate::program::tombolo;
 
@@ -46,25 +46,24 @@ impl Drop for Process {
     }
 }
 
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
 /// The mesh etcd of a cluster, as its administrator would start it.
 pub(crate) struct MeshEtcd {
     dir: TempDir,
     client: String,
     peer: String,
+    _ports: ClaimedPorts,
 }
 
 impl MeshEtcd {
     /// One with a directory and ports of its own.
     pub(crate) fn new() -> Result<Self> {
+        let ports = ClaimedPorts::claim()?;
+        let [client, peer] = ports.addresses();
         Ok(Self {
             dir: tempfile::tempdir()?,
-            client: format!("https://127.0.0.1:{}", free_port()?),
-            peer: format!("http://127.0.0.1:{}", free_port()?),
+            client: format!("https://{client}"),
+            peer: format!("http://{peer}"),
+            _ports: ports,
         })
     }
 
@@ -100,25 +99,40 @@ impl MeshEtcd {
     }
 }
 
+/// A role of a cluster; ends with the value.
+pub(crate) struct RoleProcess {
+    pub(crate) process: Process,
+    ports: ClaimedPorts,
+}
+
+impl RoleProcess {
+    /// Where it tells its health.
+    pub(crate) fn health(&self) -> SocketAddr {
+        let [health, _] = self.ports.addresses();
+        health
+    }
+}
+
 /// Starts a role of a cluster; its log is in the directory.
-pub(crate) fn role(role: &str, cluster: &Cluster, dir: &Path, more: &[String]) -> Result<Process> {
+pub(crate) fn role(
+    role: &str,
+    cluster: &Cluster,
+    dir: &Path,
+    more: &[String],
+) -> Result<RoleProcess> {
+    let ports = ClaimedPorts::claim()?;
+    let [health, _] = ports.addresses();
     let mut command = tombolo();
     command
         .args(["run", role, "--cluster-name", cluster.name()])
         .args(["--cluster-id", &cluster.id().to_string()])
         .arg("--kubeconfig")
         .arg(cluster.kubeconfig()?)
+        .arg(format!("--health-address={health}"))
         .args(more);
-    if !more
-        .iter()
-        .any(|flag| flag.starts_with("--health-address="))
-    {
-        command.arg(format!("--health-address=127.0.0.1:{}", free_port()?));
-    }
-    Process::start(
-        &mut command,
-        dir.join(format!("{role}-{}.log", cluster.name())),
-    )
+    let log = dir.join(format!("{role}-{}.log", cluster.name()));
+    let process = Process::start(&mut command, log)?;
+    Ok(RoleProcess { process, ports })
 }
 
 /// Waits until a line of the log has all these parts.

@@ -11,7 +11,7 @@ use tombolo_core::wire::key::{self, Resource};
 use tombolo_testbed::{Testbed, eventually};
 
 use crate::{
-    processes::{BUDGET, MeshEtcd, Process, free_port, role},
+    processes::{BUDGET, MeshEtcd, RoleProcess, role},
     program::{Answer, answer, make},
 };
 
@@ -80,15 +80,12 @@ async fn until_told(health: &str, parts: &[&str]) -> Result<Answer> {
 }
 
 /// The mesh role of cluster a, which copies the peers of a directory.
-fn copier(testbed: &Testbed, work: &Path, own: &Path) -> Result<(Process, String)> {
-    let health = format!("127.0.0.1:{}", free_port()?);
+fn copier(testbed: &Testbed, work: &Path, own: &Path) -> Result<RoleProcess> {
     let flags = [
         format!("--etcd-config={}", own.display()),
         format!("--clustermesh-config={}", work.join("peers").display()),
-        format!("--health-address={health}"),
     ];
-    let process = role("mesh", testbed.cluster(0), work, &flags)?;
-    Ok((process, format!("http://{health}")))
+    role("mesh", testbed.cluster(0), work, &flags)
 }
 
 #[tokio::test]
@@ -111,7 +108,8 @@ async fn copies_over_tls_stay_while_the_peer_shows_a_certificate_of_another_auth
     let ca = at("peer/ca.crt");
     peer_etcd.client_file(&at("peers/b"), &ca, &at("peer/remote-a"))?;
 
-    let (_copier, health) = copier(&testbed, work.path(), &at("own/administrator"))?;
+    let copier = copier(&testbed, work.path(), &at("own/administrator"))?;
+    let health = format!("http://{}", copier.health());
     let copy = until_copied(&own, "web").await?;
     assert_eq!(copy.value, b"whatever b says");
     until_told(&health, &["1 peer followed", "Ready"]).await?;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Result, ensure};
 use axum::{Router, extract::State, http::Uri, routing::get};
 use serde_json::{Value, json};
-use tombolo_testbed::{Role, Testbed};
+use tombolo_testbed::{Cluster, Role, Testbed, eventually};
 
-use crate::{UNKNOWN, findings, run, until_well};
+use crate::{BUDGET, UNKNOWN, findings, run, until_well};
 
 /// Makes an answer out of the nonce that came with a question.
 type Liar = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -43,29 +43,39 @@ async fn judged(liar: Liar) -> Result<(i32, Vec<String>)> {
 /// Changes an answer.
 type Spoil = fn(&mut Value);
 
+/// Gives the truth with the nonce that is asked for, changed.
+fn answering(truth: &Value, spoil: Spoil) -> Liar {
+    let truth = truth.clone();
+    Arc::new(move |nonce| {
+        let mut answer = truth.clone();
+        answer["nonce"] = json!(nonce);
+        spoil(&mut answer);
+        answer.to_string()
+    })
+}
+
+/// An answer of an operator that is well. As it is, with the right nonce, it is well; so it is a lie that makes the difference.
+async fn truth_of(cluster: &Cluster) -> Result<Value> {
+    let look = async || -> Result<Value> {
+        let page = cluster.role_page(Role::Operator, "/v1/status?nonce=early");
+        let truth = serde_json::from_str(&page.await?)?;
+        let (code, found) = judged(answering(&truth, |_| ())).await?;
+        ensure!(code == 0, "{code}: {found:?}");
+        Ok(truth)
+    };
+    let seen = eventually(BUDGET, "an answer that is well", async || {
+        look().await.map_err(|error| format!("{error:#}"))
+    });
+    Ok(seen.await?)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_lie_about_a_process_that_is_well_is_taken_for_well() -> Result<()> {
     let testbed = Testbed::start(2).await?;
     testbed.start_mesh().await?;
     let a = testbed.cluster(0);
     until_well(a, &[Role::Operator]).await?;
-    let page = a
-        .role_page(Role::Operator, "/v1/status?nonce=early")
-        .await?;
-    let truth: Value = serde_json::from_str(&page)?;
-
-    // As it is, with the right nonce, it is well; so it is the lie that makes the difference.
-    let answering = |spoil: Spoil| -> Liar {
-        let truth = truth.clone();
-        Arc::new(move |nonce| {
-            let mut answer = truth.clone();
-            answer["nonce"] = json!(nonce);
-            spoil(&mut answer);
-            answer.to_string()
-        })
-    };
-    let (code, found) = judged(answering(|_| ())).await?;
-    ensure!(code == 0, "{found:?}");
+    let truth = truth_of(a).await?;
 
     let lies: [(&str, Spoil); 9] = [
         ("an earlier answer", |it| it["nonce"] = json!("early")),
@@ -85,13 +95,13 @@ async fn no_lie_about_a_process_that_is_well_is_taken_for_well() -> Result<()> {
         }),
     ];
     for (lie, spoil) in lies {
-        let (code, found) = judged(answering(spoil)).await?;
+        let (code, found) = judged(answering(&truth, spoil)).await?;
         ensure!(code == UNKNOWN, "{lie}: {code}: {found:?}");
     }
 
     // Something that keeps the first answer that passed through it, and gives it for ever.
     let kept: Arc<Mutex<Option<String>>> = Arc::default();
-    let honest = answering(|_| ());
+    let honest = answering(&truth, |_| ());
     let keeping: Liar = Arc::new(move |nonce| {
         let mut kept = kept.lock().unwrap();
         kept.get_or_insert_with(|| honest(nonce)).clone()

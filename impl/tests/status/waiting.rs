@@ -13,14 +13,16 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-use tombolo_testbed::{Component, Role, Testbed, eventually};
+use tombolo_testbed::{Component, Role, Testbed, eventually, patience};
 
 use crate::{BUDGET, UNKNOWN, at, nobody_listens, until_well};
 
 const INTERRUPTED: i32 = 130;
 
-/// How long it may take to end at once.
-const AT_ONCE: Duration = Duration::from_secs(3);
+/// How long it may take to end at once: less than a question that nobody answers, which is given up after 15 s.
+fn at_once() -> Duration {
+    (Duration::from_secs(3) * patience()).min(Duration::from_secs(12))
+}
 
 fn spawn(arguments: &[String]) -> Result<Child> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo"));
@@ -113,7 +115,7 @@ async fn an_interrupt_ends_it_at_once_also_in_the_middle_of_a_question() -> Resu
         let took = began.elapsed();
 
         ensure!(ended.code() == Some(INTERRUPTED), "{name}: {ended}");
-        ensure!(took < AT_ONCE, "{name}: {took:?}");
+        ensure!(took < at_once(), "{name}: {took:?}");
         let said = says(&mut waits).await?;
         ensure!(
             said.contains("interrupted; nothing was found out yet"),
@@ -128,7 +130,7 @@ async fn an_interrupt_ends_it_at_once_also_in_the_middle_of_a_question() -> Resu
     let said = says(&mut waits).await?;
     ensure!(said.starts_with("waiting: "), "{said}");
     signal(&waits, "INT").await?;
-    let output = timeout(AT_ONCE, waits.wait_with_output()).await??;
+    let output = timeout(at_once(), waits.wait_with_output()).await??;
     ensure!(output.status.code() == Some(INTERRUPTED), "{output:?}");
     ensure!(output.stdout.is_empty(), "{output:?}");
     let said = String::from_utf8(output.stderr)?;
@@ -210,7 +212,7 @@ async fn a_credential_plugin_that_hangs_is_not_waited_for() -> Result<()> {
     let mut waits = spawn(&with(kubeconfig, &["--wait"]))?;
     let plugin = credentials_hang(&pid).await?;
     signal(&waits, "TERM").await?;
-    let ended = timeout(AT_ONCE, waits.wait()).await;
+    let ended = timeout(at_once(), waits.wait()).await;
     Command::new("kill").arg(&plugin).status().await?;
     ensure!(ended??.code() == Some(INTERRUPTED));
     Ok(())

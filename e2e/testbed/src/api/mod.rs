@@ -17,7 +17,10 @@ use std::{
 
 #[cfg(feature = "containers")]
 pub(crate) use self::flags::etcd as etcd_flags;
-pub use self::{certificates::CertificateError, network::PortError};
+pub use self::{
+    certificates::CertificateError,
+    network::{ClaimedPorts, PortError},
+};
 pub(crate) use self::{
     certificates::{Certificates, Pair},
     kubeconfig::kubeconfig,

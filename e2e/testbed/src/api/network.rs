@@ -70,6 +70,24 @@ pub(crate) struct Block {
     _claim: TcpListener,
 }
 
+/// Ports on 127.0.0.1 for servers that a test starts itself. Nobody else who claims ports is given them while this value lives,
+/// also while no server listens there, and no outgoing connection either: they are a block like those of clusters.
+#[derive(Debug)]
+pub struct ClaimedPorts(Block);
+
+impl ClaimedPorts {
+    /// Claims some that are all free.
+    pub fn claim() -> Result<Self, PortError> {
+        Block::claim().map(Self)
+    }
+
+    /// Two of them: as many as an etcd needs, for clients and for peers.
+    pub fn addresses(&self) -> [SocketAddr; 2] {
+        let first = self.0.first;
+        [first, first + 1].map(|port| (Ipv4Addr::LOCALHOST, port).into())
+    }
+}
+
 impl Ports {
     /// Claims a block whose ports are all free.
     pub(crate) fn claim() -> Result<Self, PortError> {

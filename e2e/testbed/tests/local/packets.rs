@@ -130,8 +130,11 @@ pub(crate) async fn cut_and_heal(bed: &Testbed) -> Result<()> {
     let api = b.api_server_address()?.to_string();
     let api = api.replace(':', " ");
     let nc = format!("nc -z -w 1 {api}");
-    let between = a.exec(&namespace, "client", &["sh", "-c", &nc]).await?;
-    ensure!(between.code == Some(0), "API of b from a: {between:?}");
+    eventually(BUDGET, "the API server of b from a pod of a", async || {
+        let between = a.exec(&namespace, "client", &["sh", "-c", &nc]).await;
+        between.map_err(|it| it.to_string())?.success().map(drop)
+    })
+    .await?;
 
     a.heal_pods(b).await?;
 
@@ -177,8 +180,13 @@ pub(crate) async fn kubelet_comes_back(bed: &Testbed) -> Result<()> {
     ensure!(!cluster.pids()?.contains_key(&Component::Kubelet));
     let ip = ips.first().context("an address")?.to_string();
     let socat = format!("TCP:{ip}:{TCP},connect-timeout=1");
-    let answer = cluster.on_node("socat", &["-u", &socat, "-"]).await?;
-    ensure!(answer.success() == Ok("server"), "{answer:?}");
+    eventually(BUDGET, "an answer of the pod", async || {
+        let answer = cluster.on_node("socat", &["-u", &socat, "-"]).await;
+        let answer = answer.map_err(|it| it.to_string())?;
+        let same = answer.success() == Ok("server");
+        same.then_some(()).ok_or_else(|| format!("{answer:?}"))
+    })
+    .await?;
 
     cluster.restart(Component::Kubelet).await?;
 

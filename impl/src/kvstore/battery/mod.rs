@@ -8,7 +8,7 @@ use futures::{StreamExt, future::join_all};
 use super::{
     Error, Event, KvStore, Scope, Watch,
     lease::{KEYS_PER_LEASE, Leases},
-    testing::{Subject, battery, eventually},
+    testing::{Subject, battery, brief_ttl, budget, eventually},
 };
 
 pub(crate) mod conditional;
@@ -40,7 +40,7 @@ fn prefix(text: &str) -> Scope {
 async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
-        let next = tokio::time::timeout(super::testing::BUDGET, watch.next()).await;
+        let next = tokio::time::timeout(budget(), watch.next()).await;
         events.extend(
             next.expect("in time")
                 .expect("the watch goes on")
@@ -54,7 +54,7 @@ async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
 /// The error that a watch ends with.
 async fn end(watch: &mut Watch) -> Error {
     loop {
-        let next = tokio::time::timeout(super::testing::BUDGET, watch.next()).await;
+        let next = tokio::time::timeout(budget(), watch.next()).await;
         if let Err(error) = next.expect("in time").expect("an error before the end") {
             return error;
         }
@@ -260,10 +260,9 @@ async fn the_end_of_a_lease_takes_its_keys_in_one_revision<S: Subject>(subject: 
 
 async fn a_lease_ends_without_keep_alive_and_lives_with_it<S: Subject>(subject: S) {
     let store = subject.store();
-    let (dies, lives) = (
-        store.grant(Duration::from_secs(2)).await.unwrap(),
-        store.grant(Duration::from_secs(2)).await.unwrap(),
-    );
+    // The one that lives would be the first to end.
+    let lives = store.grant(brief_ttl()).await.unwrap();
+    let dies = store.grant(brief_ttl()).await.unwrap();
     store.put("dies", Vec::new(), Some(dies)).await.unwrap();
     store.put("lives", Vec::new(), Some(lives)).await.unwrap();
 
@@ -348,15 +347,13 @@ async fn a_lease_carries_at_most_a_thousand_keys<S: Subject>(subject: S) {
 
 async fn keys_of_a_lost_lease_are_reported_and_can_be_put_again<S: Subject>(mut subject: S) {
     let store = subject.store();
-    let leases = Leases::new(store.clone(), Duration::from_secs(2));
+    let leases = Leases::new(store.clone(), brief_ttl());
     leases.put("p/a", Vec::new()).await.unwrap();
     leases.put("p/b", Vec::new()).await.unwrap();
     leases.delete("p/b").await.unwrap();
 
     subject.wipe().await;
-    let lost = tokio::time::timeout(super::testing::BUDGET, leases.lost())
-        .await
-        .unwrap();
+    let lost = tokio::time::timeout(budget(), leases.lost()).await.unwrap();
     leases.put("p/a", Vec::new()).await.unwrap();
 
     assert_eq!(lost.into_iter().collect::<Vec<_>>(), ["p/a"]);
@@ -374,12 +371,13 @@ async fn keys_of_a_lost_lease_are_reported_and_can_be_put_again<S: Subject>(mut 
 
 async fn keys_of_an_earlier_life_live_on_under_their_own_lease<S: Subject>(subject: S) {
     let store = subject.store();
-    let ttl = Duration::from_secs(2);
+    let ttl = brief_ttl();
     let earlier = Leases::new(store.clone(), ttl);
-    let left = store.grant(ttl).await.unwrap();
-    store.put("left", Vec::new(), Some(left)).await.unwrap();
     let put = earlier.put("p/a", Vec::new()).await.unwrap();
     let entry = store.get("p/a").await.unwrap().entry.unwrap();
+    // It ends after the other would have.
+    let left = store.grant(ttl).await.unwrap();
+    store.put("left", Vec::new(), Some(left)).await.unwrap();
     drop(earlier);
 
     let leases = Leases::new(store.clone(), ttl);
@@ -390,7 +388,7 @@ async fn keys_of_an_earlier_life_live_on_under_their_own_lease<S: Subject>(subje
     .await;
     let kept = store.get("p/a").await.unwrap().entry.unwrap();
     store.revoke(entry.lease.unwrap()).await.unwrap();
-    let lost = tokio::time::timeout(super::testing::BUDGET, leases.lost());
+    let lost = tokio::time::timeout(budget(), leases.lost());
 
     assert_eq!((kept.mod_revision, kept.lease), (put, entry.lease));
     assert!(lost.await.unwrap().contains("p/a"));

@@ -42,6 +42,7 @@ async fn changes_of_objects_reach_the_store_and_nothing_else_is_written<S: Subje
     running.remove_export();
     absent(&store, EXPORT).await;
     assert!(entry(&store, SERVICE).await.is_some());
+    eventually("the publisher rests again", async || running.at_rest()).await;
     assert_eq!(metrics.delete_count(KeyKind::ServiceExport), 2);
     running.stop().await;
 }

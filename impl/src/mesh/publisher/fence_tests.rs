@@ -2,21 +2,16 @@
 
 use tombolo_core::wire::key::Resource;
 
-use super::{testkit::canary, *};
+use super::{
+    testkit::{canary, options},
+    *,
+};
 use crate::kvstore::{
     LeaseId,
     testing::{Etcd, Subject, battery},
 };
 
 battery![a_list_that_was_begun_before_records_went_does_not_bring_their_fence_back,];
-
-/// No lease ends by itself, however busy the machine is.
-fn options() -> Options {
-    Options {
-        lease_ttl: Duration::from_mins(15),
-        ..testkit::options()
-    }
-}
 
 /// Lists as often as it takes, as [`Publisher::follow_store`] does.
 async fn list<S: KvStore>(publisher: &Publisher<S>) -> LeaseId {

@@ -9,11 +9,7 @@ use futures::StreamExt;
 #[tokio::test(start_paused = true)]
 async fn the_heartbeat_is_written_at_once_and_every_minute_under_a_lease() {
     let store = MemoryStore::new("memory");
-    let options = Options {
-        lease_ttl: Duration::from_mins(15),
-        ..testkit::options()
-    };
-    let publisher = Publisher::new(store.clone(), options);
+    let publisher = Publisher::new(store.clone(), testkit::options());
     let scope = Scope::Key(HEARTBEAT.to_owned());
     let mut watch = store.watch(&scope, 0).await.unwrap();
     let begun = Instant::now();

@@ -31,7 +31,7 @@ use crate::{
     kvstore::{
         Entry, KvStore,
         memory::MemoryStore,
-        testing::{BUDGET, eventually},
+        testing::{budget, eventually},
     },
     mesh::{
         peer::LocalCluster,
@@ -185,7 +185,7 @@ impl<S: KvStore> Here<S> {
     /// Waits until the life ends by itself; returns why.
     async fn end(&mut self) -> Error {
         let running = self.running.take().unwrap();
-        let ended = tokio::time::timeout(BUDGET, running.task).await;
+        let ended = tokio::time::timeout(budget(), running.task).await;
         ended.expect("in time").unwrap().unwrap_err()
     }
 

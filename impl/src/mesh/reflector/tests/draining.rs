@@ -37,7 +37,7 @@ async fn a_peer_that_is_taken_out_is_drained_in_order_after_its_grace<S: Subject
     for (watch, count) in [(&mut changes, 3), (&mut canaries, Resource::ALL.len())] {
         let wanted = gone.len() + count;
         while gone.len() < wanted {
-            let batch = tokio::time::timeout(BUDGET, watch.next()).await;
+            let batch = tokio::time::timeout(budget(), watch.next()).await;
             for event in batch.unwrap().unwrap().unwrap().events {
                 assert!(matches!(event, Event::Delete { .. }), "{event:?}");
                 gone.insert(event.key().to_owned(), event.mod_revision());

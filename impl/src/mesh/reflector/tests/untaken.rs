@@ -166,7 +166,7 @@ async fn the_canary_goes_before_anything_that_the_copy_lacks<S: Subject>(subject
                 }
             }
         };
-        let event = tokio::time::timeout(BUDGET, first).await.unwrap();
+        let event = tokio::time::timeout(budget(), first).await.unwrap();
         assert!(matches!(event, Event::Delete { .. }), "{event:?}");
         gone.push((event.mod_revision(), event.key().to_owned()));
     }
