@@ -466,7 +466,7 @@ async fn until_allowed(cluster: &Cluster, namespace: &str) {
     let reader = format!("system:serviceaccount:{namespace}:reader");
     let action = ("get", "", "configmaps");
     eventually(BUDGET, "the account has its rights", async || match cluster
-        .allows(&reader, namespace, action)
+        .allows((&reader, &[]), namespace, action)
         .await
     {
         Ok(true) => Ok(()),

@@ -3,15 +3,19 @@
 use tombolo_core::wire::key::Resource;
 
 use super::{
-    testkit::{canary, options},
+    testkit::{CONFIG, EXPORT, SERVICE, canary, options},
     *,
 };
 use crate::kvstore::{
-    LeaseId,
+    Entry, LeaseId,
     testing::{Etcd, Subject, battery},
 };
 
-battery![a_list_that_was_begun_before_records_went_does_not_bring_their_fence_back,];
+battery![
+    a_list_that_was_begun_before_records_went_does_not_bring_their_fence_back,
+    what_was_lent_and_is_not_in_a_list_is_gone,
+    without_the_configuration_that_was_lent_canaries_get_another_lease,
+];
 
 /// Lists as often as it takes, as [`Publisher::follow_store`] does.
 async fn list<S: KvStore>(publisher: &Publisher<S>) -> LeaseId {
@@ -38,6 +42,55 @@ async fn a_list_that_was_begun_before_records_went_does_not_bring_their_fence_ba
     assert_eq!(prolonged, first, "the lease still lives");
     assert!(!begun, "the list is to be made again");
     assert_ne!(list(&publisher).await, first);
+}
+
+/// An entry that another publisher has written alike.
+fn lent<S: KvStore>(publisher: &Publisher<S>, key: &str) -> Entry {
+    let ledger = &mut publisher.state().ledger;
+    ledger.written(key, b"alike".to_vec(), 5);
+    let entry = Entry {
+        key: key.to_owned(),
+        value: b"alike".to_vec(),
+        create_revision: 5,
+        mod_revision: 6,
+        lease: Some(LeaseId(7)),
+    };
+    assert!(ledger.lend(&entry, false));
+    entry
+}
+
+async fn what_was_lent_and_is_not_in_a_list_is_gone<S: Subject>(subject: S) {
+    let publisher = Publisher::new(subject.store(), options());
+    let lease = list(&publisher).await;
+    let kept = lent(&publisher, EXPORT);
+    lent(&publisher, SERVICE);
+    lent(&publisher, &canary(Resource::Services));
+
+    let seen = publisher.state().fence.seen();
+    let begun = publisher.begin(seen, lease, vec![kept]);
+
+    let state = publisher.state();
+    assert!(begun, "it may have been deleted by the other");
+    assert!(
+        state.lent_gone.iter().eq([SERVICE]),
+        "{:?}",
+        state.lent_gone
+    );
+    assert_eq!(state.fence.lease(), Some(lease));
+}
+
+async fn without_the_configuration_that_was_lent_canaries_get_another_lease<S: Subject>(
+    subject: S,
+) {
+    let publisher = Publisher::new(subject.store(), options());
+    let lease = list(&publisher).await;
+    lent(&publisher, CONFIG);
+
+    let seen = publisher.state().fence.seen();
+    let begun = publisher.begin(seen, lease, Vec::new());
+
+    assert!(!begun, "the list is to be made again");
+    assert_ne!(list(&publisher).await, lease);
 }
 
 #[tokio::test]

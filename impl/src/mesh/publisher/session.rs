@@ -111,8 +111,8 @@ impl<S: KvStore> Publisher<S> {
         Ok((entries, watches))
     }
 
-    /// Takes in a list of the own keys, made under this lease. False when records went meanwhile, so that the canaries need
-    /// another lease.
+    /// Takes in a list of the own keys, made under this lease. False when records or the configuration went meanwhile, so that the
+    /// canaries need another lease.
     pub(super) fn begin(&self, seen: FenceSeen, fence: LeaseId, entries: Vec<Entry>) -> bool {
         let mut state = self.state();
         let keys = entries.len();
@@ -123,6 +123,9 @@ impl<S: KvStore> Publisher<S> {
                 state.ledger.relist(entries);
                 // Nobody who lives takes the configuration away.
                 if state.lent_gone.contains(&self.keys.config) {
+                    warn!(
+                        "the configuration went with the lease of another publisher; writing everything that is missing again"
+                    );
                     state.fence.outdate();
                     return false;
                 }
@@ -136,6 +139,7 @@ impl<S: KvStore> Publisher<S> {
         info!(keys, "listed the own keys");
         state.listed = true;
         self.mark_all(&state);
+        // Also of those that nobody wants any more: else they would be remembered for ever.
         state.lent_gone.iter().for_each(|key| self.mark(key));
         // Nobody watches the heartbeat: what took other keys may have taken it too.
         self.beat.notify_one();
