@@ -29,12 +29,12 @@ demo: setup assets $(if $(NODES),assets-node) ## two real control planes, one me
 installed: setup assets assets-node ## as root: CLUSTERS (2) with nodes and Tombolo installed by Helm, until Ctrl-C
 	@TOMBOLO_ASSETS="$$(tools/assets --print)" cargo run --quiet -p tombolo-e2e --bin installed -- $(or $(CLUSTERS),2)
 
-test: setup assets ## everything this machine can run, but for the programs TEST_WITHOUT
+test: setup assets ## everything this machine can run; TEST_ON_KIND="installed" for programs on kind clusters
 	@tools/assets node >/dev/null
-	@TOMBOLO_ASSETS="$$(tools/assets --print)" TEST_WITHOUT="$(TEST_WITHOUT)" tools/engine run --if-possible tools/test
+	@TOMBOLO_ASSETS="$$(tools/assets --print)" TEST_ON_KIND="$(TEST_ON_KIND)" tools/engine run --if-possible tools/test
 
-# Programs of `make e2e`, and those of them that CI has time for. The others run on clusters of provider `local` there, and no
-# program on both.
+# Programs of `make e2e`, and those of them that CI runs on kind clusters. It runs the others on clusters of provider `local`, and
+# no program on both.
 E2E_TESTS ?= kind $(CI_E2E_TESTS) packet_faults conformance without_implementation_pods
 CI_E2E_TESTS = installed packets walkthroughs
 
@@ -111,8 +111,7 @@ doc: setup ## API documentation
 
 ci: lint ## what .ci/run runs: lint, short runs of benches, all tests, kind clusters; as root also those with nodes
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory assets-node >/dev/null; tools/setup engine; fi
-	@TOMBOLO_PATIENCE=3 $(MAKE) --no-print-directory -j2 bench e2e BENCHES=tombolo-benches BENCH_FLAGS=--quick E2E_TESTS="$(CI_E2E_TESTS)"
-	@$(MAKE) --no-print-directory test TEST_WITHOUT="$(CI_E2E_TESTS)"
+	@$(MAKE) --no-print-directory -j2 bench test BENCHES=tombolo-benches BENCH_FLAGS=--quick TEST_ON_KIND="$(CI_E2E_TESTS)"
 
 clean: ## remove the cache of builds and binaries
 	rm -rf "$(TOMBOLO_CACHE)"

@@ -55,7 +55,7 @@ impl From<kube::Error> for Seen {
 }
 
 impl Context {
-    /// Looks until the probe is content, for at most the budget to appear.
+    /// Looks until the probe is content, for the budget to appear, and once more after it.
     pub async fn until<T, F, Fut>(
         &self,
         step: &'static str,

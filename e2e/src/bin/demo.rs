@@ -7,7 +7,7 @@ use tombolo_e2e::{
     demo::{self, Options},
     manifest,
 };
-use tombolo_testbed::Error;
+use tombolo_testbed::{Error, interruption, unless_interrupted};
 
 /// Shows an export, its import, a conflict, a partition, and how each of them ends.
 ///
@@ -37,13 +37,16 @@ async fn main() -> ExitCode {
         // The demo itself waits for Ctrl-C.
         demo::play(&options).await
     } else {
-        tokio::select! {
-            played = demo::play(&options) => played,
-            _ = tokio::signal::ctrl_c() => {
-                eprintln!("\ndemo: interrupted");
-                return ExitCode::from(130);
-            }
-        }
+        let Ok(interrupt) = interruption() else {
+            eprintln!("demo: cannot listen to Ctrl-C");
+            return ExitCode::FAILURE;
+        };
+        let Some(played) = unless_interrupted(interrupt, Box::pin(demo::play(&options))).await
+        else {
+            eprintln!("\ndemo: interrupted");
+            return ExitCode::from(130);
+        };
+        played
     };
     match played {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use jiff::SignedDuration;
 use tombolo_e2e::mutants::{self, InputError, Options, table};
-use tombolo_testbed::Error;
+use tombolo_testbed::{Error, interruption, unless_interrupted};
 
 /// Runs the conformance suite against mutants of Tombolo: every one must fail a case. `TOMBOLO_BIN` names the test build.
 ///
@@ -45,12 +45,16 @@ async fn main() -> ExitCode {
         appear: arguments.budget_appear,
         stay: arguments.budget_stay,
     };
-    let run = tokio::select! {
-        run = mutants::run(&options, |fate| eprintln!("{}", table::line(fate))) => run,
-        _ = tokio::signal::ctrl_c() => {
-            eprintln!("\nmutants: interrupted");
-            return ExitCode::from(130);
-        }
+    let Ok(interrupt) = interruption() else {
+        eprintln!("mutants: cannot listen to Ctrl-C");
+        return ExitCode::FAILURE;
+    };
+    let run = Box::pin(mutants::run(&options, |fate| {
+        eprintln!("{}", table::line(fate));
+    }));
+    let Some(run) = unless_interrupted(interrupt, run).await else {
+        eprintln!("\nmutants: interrupted");
+        return ExitCode::from(130);
     };
     match run {
         Ok(outcome) => {

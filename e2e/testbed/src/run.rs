@@ -164,6 +164,7 @@ impl Run {
                     watchdog: Mutex::new(watchdog),
                 });
             }
+            let _ = watchdog.child.kill();
             let status = watchdog.child.wait()?;
             if tries == MAX_STARTS {
                 let message = format!("the watchdog ended with {status}");

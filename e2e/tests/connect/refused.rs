@@ -264,7 +264,10 @@ async fn may(release: &Installation<'_>, verb: &str) -> Result<()> {
     let what = format!("the user may {verb} Secrets");
     eventually(BUDGET, &what, async || {
         let action = (verb, "", "secrets");
-        match release.cluster().allows("limited", NAMESPACE, action).await {
+        let allowed = release
+            .cluster()
+            .allows(("limited", &[]), NAMESPACE, action);
+        match allowed.await {
             Ok(true) => Ok(()),
             other => Err(format!("{other:?}")),
         }

@@ -51,7 +51,7 @@ pub(crate) async fn export_and_write_no_imports(testbed: &Testbed) -> Result<()>
         let what = format!("{role} may {verb} {resource}: {expected}");
         eventually(BUDGET, &what, async || {
             let action = (verb, "multicluster.x-k8s.io", resource);
-            match cluster.allows(role, &namespace, action).await {
+            match cluster.allows((role, &[]), &namespace, action).await {
                 Ok(allowed) if allowed == expected => Ok(()),
                 other => Err(format!("{other:?}")),
             }

@@ -1,12 +1,9 @@
 //! What pods of an installation are, seen from their node, and what their accounts may.
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::{
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    core::v1::{ContainerStatus, Pod},
-};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ListParams, LogParams, PostParams},
 };
 use tombolo_e2e::{
@@ -139,27 +136,14 @@ pub(crate) async fn accounts_read_no_secrets(mesh: &Mesh) -> Result<()> {
 /// Whether an account of the release may do this; an empty namespace stands for all.
 async fn may(cluster: &Cluster, account: &str, what: (&str, &str, &str)) -> Result<bool> {
     let (verb, resource, namespace) = what;
-    let review = SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{NAMESPACE}:{account}")),
-            groups: Some(vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{NAMESPACE}"),
-                "system:authenticated".to_owned(),
-            ]),
-            resource_attributes: Some(ResourceAttributes {
-                verb: Some(verb.to_owned()),
-                resource: Some(resource.to_owned()),
-                namespace: Some(namespace.to_owned()),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    };
-    let api = Api::<SubjectAccessReview>::all(cluster.client());
-    let answer = api.create(&PostParams::default(), &review).await?;
-    Ok(answer.status.context("an answer")?.allowed)
+    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{NAMESPACE}"),
+        "system:authenticated".to_owned(),
+    ];
+    let action = (verb, "", resource);
+    Ok(cluster.allows((&user, &groups), namespace, action).await?)
 }
 
 fn containers(pod: &Pod) -> Vec<ContainerStatus> {

@@ -14,8 +14,10 @@ use crate::{A, B, one_operator};
 /// How often the reader gets to the other store: to one it never saw, back to the one it knew, and to one it has seen.
 const FLIPS: usize = 3;
 
-/// Longest time from a flip until a change that was made after it is seen, and until the reader tells of the other store.
-const NOTICED: Duration = Duration::from_secs(10);
+/// Longest time from a flip until a change that was made after it is seen, and until the reader tells of the other store; and how
+/// much later on a busy machine.
+const NOTICED: Duration = Duration::from_secs(7);
+const SLACK: Duration = Duration::from_secs(3);
 
 /// What the operator says when it finds another store.
 const REPLACED: &str = "the peer's store was emptied or replaced";
@@ -50,7 +52,7 @@ pub(crate) async fn flip_behind_one_address(testbed: &Testbed) -> Result<()> {
         scene.import_settled(A, "both").await?;
         let took = begin.elapsed();
         eventually(
-            NOTICED,
+            NOTICED + SLACK,
             "the reader to tell of the other store",
             async || {
                 let now = replaced(testbed).map_err(|error| format!("{error:#}"))?;
@@ -61,7 +63,10 @@ pub(crate) async fn flip_behind_one_address(testbed: &Testbed) -> Result<()> {
         )
         .await?;
         println!("flip {flip}: a change made afterwards was seen after {took:.1?}");
-        ensure!(took <= NOTICED * patience(), "flip {flip}: {took:?}");
+        ensure!(
+            took <= NOTICED + SLACK * patience(),
+            "flip {flip}: {took:?}"
+        );
         scene.keeps(&holding).await?;
         scene
             .settled()

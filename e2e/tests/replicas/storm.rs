@@ -29,8 +29,9 @@ const PER_SECOND: u32 = 1_000;
 const WRITERS: u32 = 10;
 const AT_ONCE: u32 = 10;
 
-/// Longest that a name may wait during the storm on an idle machine, in seconds, and memory that it may cost.
-const OLDEST: f64 = 5.0;
+/// Longest that a name may wait during the storm, in seconds, how much longer on a busy machine, and memory that it may cost.
+const OLDEST: f64 = 3.0;
+const SLACK: f64 = 2.0;
 const MEMORY_KIB: u64 = 100 * 1024;
 
 const PEER: &str = "storm";
@@ -98,19 +99,17 @@ pub(crate) async fn a_thousand_changes_a_second(testbed: &Testbed) -> Result<()>
         seen.depth, seen.oldest, before.memory
     );
 
+    ensure!(seen.looks > 0, "the queues were never seen");
     if rate < 0.8 * f64::from(PER_SECOND) {
         println!("not run: a thousand changes a second: the machine made {rate:.0}");
+    } else {
+        // Each controller's queue holds a name at most once, and a change of slices concerns two of them.
+        ensure!(seen.depth <= 3.0 * f64::from(NAMES), "{}", seen.depth);
+        let oldest = OLDEST + SLACK * f64::from(patience());
+        ensure!(seen.oldest <= oldest, "{}", seen.oldest);
+        let half = f64::from(CHANGES) / 2.0;
+        ensure!(writes < half, "{writes} writes for {CHANGES} changes");
     }
-    ensure!(seen.looks > 0, "the queues were never seen");
-    // Each controller's queue holds a name at most once, and a change of slices concerns two of them.
-    ensure!(seen.depth <= 3.0 * f64::from(NAMES), "{}", seen.depth);
-    ensure!(
-        seen.oldest <= OLDEST * f64::from(patience()),
-        "{}",
-        seen.oldest
-    );
-    let half = f64::from(CHANGES) / 2.0;
-    ensure!(writes < half, "{writes} writes for {CHANGES} changes");
     ensure!(grown <= MEMORY_KIB, "{grown} KiB");
     leave(a, &scene).await
 }

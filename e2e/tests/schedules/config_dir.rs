@@ -21,7 +21,7 @@ pub(crate) async fn is_away_for_a_moment(testbed: &Testbed) -> Result<()> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         fs::rename(&away, &directory)?;
         let content = fs::read(&file)?;
-        // For much less than the time after which a peer without a file is none any more.
+        // For much less than the time after which a peer without a file is none any more, so that nobody may see it.
         fs::remove_file(&file)?;
         fs::write(&file, "")?;
         tokio::time::sleep(Duration::from_millis(300)).await;
