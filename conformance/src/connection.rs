@@ -1,5 +1,8 @@
 //! Requests whose connection breaks. A case is about an implementation; it must not fail because an idle connection to an API
 //! server, or to the load balancer in front of it, was closed at the moment at which a request went out.
+//!
+//! API servers do that when a command in a pod is refused: they hand on the kubelet's answer, which lets the connection live, and
+//! then close it.
 
 use std::{error::Error, time::Duration};
 

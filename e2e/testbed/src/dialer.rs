@@ -18,7 +18,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::ServiceBuilder;
 
-/// How long an unused connection is kept. An API server closes it after 90 s, perhaps just when a request is sent.
+/// How long an unused connection is kept. An API server closes it after 90 s, and after 32 s when nothing was sent
+/// on it yet, perhaps just when a request is sent.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Where connections start.
