@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use tombolo_api::v1beta1::ServiceExport;
-use tombolo_testbed::{Cluster, Component, Provider, Testbed, eventually, interruption, patience};
+use tombolo_testbed::{Cluster, Component, Provider, Testbed, eventually, interruption};
 
 use super::{
     Options,
@@ -291,9 +291,7 @@ impl<'t> Demo<'t> {
             same.then(|| answers.clone())
                 .ok_or_else(|| format!("{answers:?}"))
         });
-        let answers = answers
-            .await
-            .inspect_err(|_| self.testbed.keep_logs("a step of the demo was in vain"))?;
+        let answers = answers.await?;
         let counts: Vec<_> = answers.iter().map(|(it, n)| format!("{n} {it}")).collect();
         let by = if counts.is_empty() {
             "nobody".to_owned()
@@ -312,20 +310,20 @@ impl<'t> Demo<'t> {
 
     /// Shows the state until it is as wanted, and says how long that took.
     async fn rows_when(&mut self, what: &str, holds: impl Fn(&[Row]) -> bool) -> Result<Vec<Row>> {
-        let (start, budget) = (Instant::now(), PATIENCE * patience());
-        loop {
-            let rows = self.show_now().await?;
+        let start = Instant::now();
+        let rows = eventually(PATIENCE, what, async || {
+            let rows = self.show_now().await;
+            let rows = rows.map_err(|error| format!("{error:#}"))?;
             if holds(&rows) {
-                let took = start.elapsed();
-                self.screen.say(&format!("seen after {took:.1?}"));
-                return Ok(rows);
+                Ok(rows)
+            } else {
+                Err(format!("{rows:?}"))
             }
-            if start.elapsed() > budget {
-                self.testbed.keep_logs("a step of the demo was in vain");
-                bail!("waited {budget:?} for {what}");
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        });
+        let rows = rows.await?;
+        let took = start.elapsed();
+        self.screen.say(&format!("seen after {took:.1?}"));
+        Ok(rows)
     }
 
     async fn show_now(&mut self) -> Result<Vec<Row>> {
